@@ -23,6 +23,7 @@ from ..._execution.environment import Environment, StoppedIteration
 from ..._execution.race import RaceAttempt, current_attempt
 from ..._metrics.catalogue import series_of_facts
 from ..._platform.event_loop import refuse_trio
+from ..._strategy.adaptive_timeout import LEAST
 from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.gate import OnRefusal
 from ...exceptions import TimeoutException
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
 class Hedging:
     """Starts hedges beside the first attempt of one guarded function, whose calls are asynchronous."""
 
-    __slots__ = ("_budget", "_counters", "_hedge", "_inside", "_may_send", "_name", "_take", "_tell")
+    __slots__ = ("_budget", "_counters", "_hedge", "_inside", "_limit", "_may_send", "_name", "_take", "_tell")
 
     def __init__(self, binding: Binding) -> None:
         self._name = binding.name
         self._hedge: Hedge = binding.strategies.get(policy.Hedge)
         self._may_send = _room_for_hedges(binding)
+        self._limit = _shortest_timeout(binding.policies.get(policies.Timeout))
         self._tell = binding.on_refusal_of(policy.Hedge)
         """Called for each hedge of an observed policy, which does not start; ``None`` if hedges start."""
         self._inside = binding.build_inner
@@ -141,7 +143,7 @@ class Hedging:
                 if failure is None and not run.cancelled():
                     self._succeed(race, number, now)
                 return run
-            race.fail(number, failure, now)
+            race.fail(number, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
         return None
 
     def _succeed(self, race: Race, number: int, now: float) -> None:
@@ -158,6 +160,9 @@ class Hedging:
             race.paid.remove(number)
             self._budget.give_back()
 
+    def _is_own_timeout(self, failure: BaseException, elapsed: float) -> bool:
+        return isinstance(failure, TimeoutException) and 0.0 < self._limit <= elapsed
+
     def _watched(self, call: GuardedCall, environment: Environment, tell: OnRefusal) -> GuardedCall:
         """Return the path of a call whose hedges are only counted, at its end (rule X7)."""
 
@@ -168,7 +173,8 @@ class Hedging:
                 self._succeed(race, 0, clock.monotonic())
                 return result
             except TimeoutException as failure:
-                race.fail(0, failure, clock.monotonic())
+                now = clock.monotonic()
+                race.fail(0, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
                 raise
             finally:
                 race.end()
@@ -197,6 +203,14 @@ def announced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return announced
+
+
+def _shortest_timeout(policy: Any) -> float:
+    """Return the seconds after which an attempt may time out; 0.0 for no limit."""
+    if policy is None:
+        return 0.0
+    seconds = policies.seconds(policy.value, policy.unit)
+    return min(seconds, LEAST) if policy.adaptive else seconds
 
 
 def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:
