@@ -28,7 +28,6 @@ from faulttolerance._guard.declare import registry
 from faulttolerance._policy import Bulkhead, CircuitBreaker, RetryBudget
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.testing import Simulation, SimulationFailed, simulate
-from kit.budget import tokens_of
 
 __all__ = ["EXPECTED", "LINES", "SCENARIOS", "main"]
 
@@ -163,7 +162,7 @@ class _Watch:
         era = None if breaker is None else breaker.state
         if isinstance(era, HalfOpen) and era.successes + len(era.probes) > PROBES:
             return False
-        return budget is None or 0 <= tokens_of(budget) <= BURST
+        return budget is None or 0 <= budget.missing <= budget._burst
 
     def counts(self) -> Callable[..., int]:
         """Return a function that sums up the series of a metric that have certain tags, as of now."""
