@@ -68,6 +68,16 @@ class LateLookup:
             return getattr(find_in_module(self._attribute, self._function), "function", None)
         return function if callable(function) else None
 
+    def unbound(self, method: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], bool]:
+        """Return the function with the parameters of *method*, found for *args*, and whether it has one for its object.
+
+        A descriptor may bind *method* by an object that shows the parameters of the function that it wraps.
+        """
+        named = find_in_class(self._attribute, type(args[0])) if self._takes_self else None
+        if named is None or self._attribute in getattr(args[0], "__dict__", ()):
+            return method, False
+        return named.function, named.takes_self
+
     def missing(self) -> str:
         """Return the message that there is no such function."""
         return missing(self.name, self._function, self.owner)

@@ -7,7 +7,7 @@ import sys
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
-from functools import cached_property, partial, partialmethod, wraps
+from functools import cached_property, partial, partialmethod, singledispatchmethod, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pytest
@@ -385,6 +385,68 @@ def test_an_override_may_take_the_failure_too() -> None:
     assert call((Cart(), 1), {}, ERROR, 1) == "Cart 1"
     assert call((Telling(), 1), {}, ERROR, 1) == "1 down"
     assert call((Cart(), 1), {}, ERROR, 1) == "Cart 1"
+
+
+class Logged:
+    """A decorator that is a descriptor, and binds by a function that looks like the function which it wraps."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, target: Any, cls: type) -> Callable[..., Any]:
+        @wraps(self.function)
+        def bound(*args: Any) -> Any:
+            return self.function(target, *args)
+
+        return bound
+
+
+class LoggedBound(Logged):
+    """The same, and the function looks like the bound method."""
+
+    def __get__(self, target: Any, cls: type) -> Callable[..., Any]:
+        bound = self.function.__get__(target, cls)
+        return wraps(bound)(lambda *args: bound(*args))
+
+
+class Cached(Logged):
+    """A decorator that binds by an object, as that of async_lru does."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    def __get__(self, target: Any, cls: type) -> Any:
+        return self if target is None else update_wrapper(Cached(partial(self.function, target)), self, updated=())
+
+
+@pytest.mark.parametrize("decorator", [Logged, LoggedBound, Cached, singledispatchmethod])
+def test_a_method_that_a_descriptor_binds_gets_the_arguments_that_it_shows(decorator: Callable[..., Any]) -> None:
+    """The parameter that its signature shows for its object is none for the failure."""
+
+    class Plain(Cart):
+        @decorator
+        def substitute(self, a: int) -> str:
+            return f"{type(self).__name__} {a}"
+
+    class Telling(Cart):
+        @decorator
+        def substitute(self, a: int, error: Exception) -> str:
+            return f"{a} {error}"
+
+    class WithAttribute(Plain):
+        def __init__(self) -> None:
+            vars(self)["substitute"] = wraps(Cart.static)(lambda a: Cart.static(a))
+
+    call = bind_callback(Fallback(fallback_method="substitute"), declared(Plain))
+
+    assert faults_of(Plain) == faults_of(Telling) == []
+    assert call((Plain(), 1), {}, ERROR, 1) == "Plain 1"
+    assert call((Telling(), 1), {}, ERROR, 1) == "1 down"
+    assert call((WithAttribute(), 1), {}, ERROR, 1) == "static 1"
 
 
 def with_a_rate(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -93,7 +93,9 @@ class _MethodFallback:
             lookup, allowed = self._lookup, "the name of a function there"
             raise _no_fallback(self._declaration, lookup.missing(), lookup.name, allowed)
         if adapter is None or adapter.function() is not getattr(method, "__func__", method):
-            adapter = self._adapter = _Adapter(method, self._declaration, self._lookup.owner)
+            function, takes_self = self._lookup.unbound(method, args)
+            substitute = Callee(function, self._lookup.owner, takes_self=takes_self)
+            adapter = self._adapter = _Adapter(method, substitute, self._declaration, self._lookup.owner)
         return method, adapter
 
 
@@ -106,11 +108,12 @@ class _Adapter:
 
     __slots__ = ("_accepted", "_classes", "_count", "_error", "_is_bound", "_is_wrapper", "_signature", "function")
 
-    def __init__(self, method: Callable[..., Any], declaration: Declaration, owner: type | None) -> None:
+    def __init__(
+        self, method: Callable[..., Any], substitute: Callee, declaration: Declaration, owner: type | None
+    ) -> None:
         self.function = weak_reference_to(getattr(method, "__func__", method))
         self._is_bound = declaration.binding != FUNCTION
         guarded = Callee(declaration.template, owner, takes_self=self._is_bound)
-        substitute = Callee(method, owner, takes_self=False)
         extra = extra_parameters(guarded, substitute)
         if extra is None:
             name = getattr(method, "__qualname__", method)
