@@ -223,6 +223,29 @@ def test_a_static_method_under_a_guard_has_no_target() -> None:
     assert told.call(Told.of_object, client, 7) == (client, 7)
 
 
+def test_a_static_method_of_a_local_class_under_a_guard_has_no_target() -> None:
+    """An application may define its classes in the function that creates it."""
+
+    class Local:
+        @told
+        @staticmethod
+        def inside(order: object) -> Any:
+            raise OSError
+
+        @staticmethod
+        @told
+        def outside(order: object) -> Any:
+            raise OSError
+
+        @told
+        def of_object(self, order: object) -> Any:
+            raise OSError
+
+    local = Local()
+    assert [call(7) for call in (Local.inside, local.inside, Local.outside, local.outside)] == [(None, 7)] * 4
+    assert local.of_object(7) == (local, 7)
+
+
 def test_a_fallback_method_is_refused_where_there_is_no_class() -> None:
     """A guard belongs to no class that could have the method."""
     with pytest.raises(FaultToleranceDefinitionException, match="fallback_method"):

@@ -18,7 +18,7 @@ from ...exceptions import Fault, raise_faults
 from ..declare import registry
 from ..declare.checks.definition import callback_faults
 from ..declare.creation_site import CreationSite
-from ..declare.declaration import FUNCTION, Declaration, binding_by_name
+from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_name, class_of_call
 from ..resolve.assembly import block_call, guarded_call, interpreter_ends, unguarded_call
 from ..resolve.awaitable import call_awaited
 from ..resolve.effective import EffectivePolicies, configured, mismatches
@@ -286,6 +286,10 @@ def _bind_callback(policy: Fallback | BeforeRetry, function: Any) -> Callback:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
         if isinstance(function, BlockForm):
             called, args = args[0], ()
-        return bind_callback(policy, _declaration(called))(args, kwargs, failure, attempts)
+        declaration = _declaration(called)
+        # A static method of a local class has the name of a method, but no instance as first argument.
+        if declaration.binding == INSTANCE and class_of_call(declaration, args) is None:
+            declaration.binding = FUNCTION
+        return bind_callback(policy, declaration)(args, kwargs, failure, attempts)
 
     return callback
