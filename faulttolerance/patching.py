@@ -97,15 +97,17 @@ class Patch:
         if not isinstance(target, str):
             self._apply()
             return
-        if target not in sys.modules and find_spec(target) is None:
-            raise ModuleNotFoundError(f"no module named {target!r}, which has to contain {self._where}", name=target)
-        imports.add(target, self._apply)
-        if target in sys.modules:
-            try:
+        imports.add(target, self._apply)  # first: a package may import the module
+        try:
+            if target not in sys.modules and find_spec(target) is None:
+                problem = f"no module named {target!r}, which has to contain {self._where}"
+                raise ModuleNotFoundError(problem, name=target)
+            if target in sys.modules:
                 self._apply()
-            except BaseException:
-                imports.discard(target, self._apply)
-                raise
+        except BaseException:
+            imports.discard(target, self._apply)
+            _take_back(self._changes)
+            raise
 
     @property
     def is_applied(self) -> bool:

@@ -586,6 +586,36 @@ def test_a_module_of_a_package_that_is_not_imported_is_looked_for_at_once(
             sys.modules.pop(name, None)
 
 
+def test_a_package_that_exports_a_function_exports_the_patched_one(vendor: Callable[[], Any], tmp_path: Path) -> None:
+    """The package is imported to look for its module, and imports that module."""
+    (tmp_path / "vendors").mkdir()
+    (tmp_path / "vendors" / "__init__.py").write_text("from .client import get, limit", encoding="utf-8")
+    (tmp_path / "vendors" / "client.py").write_text(VENDOR, encoding="utf-8")
+    try:
+        with patch("vendors.client", "get", again):
+            vendors = importlib.import_module("vendors")
+
+            assert explain_or_none(vendors.get) is not None
+    finally:
+        for name in ("vendors", "vendors.client"):
+            sys.modules.pop(name, None)
+
+
+def test_a_package_that_cannot_be_imported_leaves_no_patch(vendor: Callable[[], Any], tmp_path: Path) -> None:
+    """Its module may be imported already."""
+    (tmp_path / "vendors").mkdir()
+    (tmp_path / "vendors" / "__init__.py").write_text("from .client import get, nothing", encoding="utf-8")
+    (tmp_path / "vendors" / "client.py").write_text(VENDOR, encoding="utf-8")
+    try:
+        with pytest.raises(ImportError, match="nothing"):
+            patch("vendors.client", "get", again)
+
+        assert explain_or_none(sys.modules["vendors.client"].get) is None
+    finally:
+        for name in ("vendors", "vendors.client"):
+            sys.modules.pop(name, None)
+
+
 # Taking it back
 
 
