@@ -171,6 +171,19 @@ def test_helpers_of_a_context_manager_are_left_in_peace_for_a_second(use: Callab
         assert late is None
 
 
+def test_call_that_only_looks_like_the_end_of_a_block_is_none() -> None:
+    """Many functions are called with three times ``None``."""
+    seen: list[str | None] = []
+
+    def search(*_: object) -> None:
+        here(seen, 0.0)
+
+    search(None, None, None)
+    search("books", None, None, None)
+
+    assert seen == [None, None]
+
+
 def test_only_code_inside_the_call_that_is_interrupted_is_left_in_peace() -> None:
     """A guard inside ``__enter__`` ends its own call; the guard around it waits until ``__enter__`` is over."""
     seen: list[str | None] = []

@@ -112,12 +112,13 @@ class _Instructions:
         name = step.opname
         if name in _ACQUIRING_STEPS or (name == "CALL" and self.steps[number - 1].opname == "LOAD_SPECIAL"):
             return ACQUIRES
-        if name == "WITH_EXCEPT_START" or self._ends_block(number):
+        callee = _last_name(step) if name.startswith(_LOADS) else self._callee(number)
+        if name == "WITH_EXCEPT_START" or (not callee and self._ends_block(number)):
             return RELEASES
-        return ACQUIRE_RELEASE.get(_last_name(step) if name.startswith(_LOADS) else self._callee(number))
+        return ACQUIRE_RELEASE.get(callee)
 
     def _ends_block(self, number: int) -> bool:
-        """Return whether this is a call with three times ``None``, as at the end of a ``with`` block."""
+        """Return whether this call has three times ``None``, as that at the end of a ``with`` block, without a name."""
         before = [step for step in self.steps[max(0, number - 4) : number] if step.opname != "PRECALL"][-3:]
         is_call = self.steps[number].opname in _CALLS and len(before) == 3
         return is_call and all("CONST" in step.opname and step.argval is None for step in before)
