@@ -25,7 +25,7 @@ from .._strategy.verdict import deadline_outcome
 from .clock import clock, raise_if_expired
 from .gevent import watch_in_hub
 from .parent import mark_missed
-from .task import current, effective_deadline
+from .task import current, effective_deadlines
 from .threads.async_exception import Interrupted, withdraw
 from .threads.chain import BindingMark, BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread, uncovered
 from .threads.main_thread import main_thread
@@ -248,12 +248,8 @@ def is_past(deadlines: ThreadDeadlines, *, binds_thread: bool = False, binds_tas
         binds = type(entry) is BindingMark or (type(entry) is BlockDeadline and entry.is_binding)
         if entry[0] <= now and (binds or not binds_thread):
             return True
-    deadline = effective_deadline(current.get())
-    while deadline is not None:
-        if deadline.when <= now and not deadline.is_held and (deadline.is_binding or not binds_task):
-            return True
-        deadline = effective_deadline(deadline.previous)
-    return False
+    deadlines_of_task = effective_deadlines(current.get())
+    return any(one.when <= now and not one.is_held and (one.is_binding or not binds_task) for one in deadlines_of_task)
 
 
 def is_outer(failure: BaseException, handled: BaseException | None) -> bool:
