@@ -171,6 +171,7 @@ class _GuardedConnection:
     """How many answers were not read."""
     _packed = 1
     """How many commands are sent next."""
+    _connect_callbacks: list[Any]
     _sock: Any
     socket_timeout: float | None
     socket_connect_timeout: float | None
@@ -184,14 +185,14 @@ class _GuardedConnection:
             self.socket_connect_timeout, self.socket_timeout = own
 
     def connect(self) -> None:
-        if self._due:
+        if self._due and self._sock is not None:
             self.disconnect()
         with SendRecord(None).current():
             super().connect()  # type: ignore[misc]
 
     def disconnect(self, *args: Any, **options: Any) -> None:
-        self._due = 0
         super().disconnect(*args, **options)  # type: ignore[misc]
+        self._due = 0
 
     def pack_commands(self, commands: Iterable[Any]) -> Any:
         several = [*commands]
@@ -203,15 +204,21 @@ class _GuardedConnection:
         if check_health:
             with SendRecord(None).current():
                 self.check_health()  # type: ignore[attr-defined]
-        if _is_sent_by_call():
+        _record_sending()
+        if not self._connect_callbacks:  # a subscriber, which has some, reads more answers than commands, or fewer
             self._due += answers
         self._hurry()
         super().send_packed_command(command, check_health=False)  # type: ignore[misc]
 
     def read_response(self, *args: Any, **options: Any) -> Any:
         self._hurry()
-        self._due = max(0, self._due - 1)  # where this fails, redis-py disconnects
-        return super().read_response(*args, **options)  # type: ignore[misc]
+        try:
+            answer = super().read_response(*args, **options)  # type: ignore[misc]
+        except ResponseError:
+            self._due = max(0, self._due - 1)
+            raise
+        self._due = max(0, self._due - 1)
+        return answer
 
     def _hurry(self) -> None:
         if self._sock is not None:
@@ -229,14 +236,12 @@ class _AsyncGuardedConnection:
         if check_health:
             with SendRecord(None).current():
                 await self.check_health()  # type: ignore[attr-defined]
-        _is_sent_by_call()
+        _record_sending()
         await super().send_packed_command(command, check_health=False)  # type: ignore[misc]
 
 
-def _is_sent_by_call() -> bool:
-    """Record that the commands of the running call may have arrived; return whether there is one."""
+def _record_sending() -> None:
+    """Record that the commands of the running call may have arrived."""
     command = current_record.get(None)
-    if not isinstance(command, _Command):
-        return False
-    command.is_sent = True
-    return True
+    if isinstance(command, _Command):
+        command.is_sent = True

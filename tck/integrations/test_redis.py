@@ -150,30 +150,56 @@ def test_no_call_waits_for_a_connection_longer_than_the_remaining_time(server: R
 # Answers that were half read
 
 
-@pytest.mark.parametrize("several", [False, True], ids=["a command", "a pipeline"])
-def test_a_connection_with_unread_answers_is_closed(several: bool, server: RedisServer) -> None:
+def watched(client: Any) -> None:
+    with client.pipeline() as pipe:
+        pipe.watch("a")
+        pipe.get("a")
+
+
+@pytest.mark.parametrize("is_begun", [False, True], ids=["before redis-py reads", "as redis-py begins to read"])
+@pytest.mark.parametrize(
+    ("run", "last"),
+    [
+        (lambda client: client.get("a"), 1),
+        (lambda client: client.pipeline(transaction=False).get("a").get("a").execute(), 2),
+        (watched, 2),
+    ],
+    ids=["a command", "a pipeline", "a command after watch"],
+)
+def test_a_connection_with_unread_answers_is_closed(
+    run: Callable[[Any], Any], last: int, is_begun: bool, server: RedisServer
+) -> None:
     """After an exception between a command and its answer, the next user would read the wrong answer."""
     with client_of(server, Guard()) as client:
         client.mset({"a": "A", "b": "B", "c": "C"})
-        read = client.connection_pool.connection_class.read_response
+        kind = redis.connection.AbstractConnection if is_begun else client.connection_pool.connection_class
+        read = kind.read_response
         reads: list[int] = []
 
         def strikes(connection: Any, *args: Any, **options: Any) -> Any:
             reads.append(1)
-            if len(reads) == 1 + several:  # of the pipeline, one of two was read
+            if len(reads) == last:  # the answers before it were read
+                server.freeze()  # else the answer would be there when the pool looks
+                threading.Timer(0.1, server.thaw).start()
                 raise KeyboardInterrupt
             return read(connection, *args, **options)
 
-        if not several:
-            server.freeze()  # else the answer would be there when the pool looks
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(client.connection_pool.connection_class, "read_response", strikes)
+            patch.setattr(kind, "read_response", strikes)
             with pytest.raises(KeyboardInterrupt):
-                client.pipeline(transaction=False).get("a").get("a").execute() if several else client.get("a")
-        server.thaw()
+                run(client)
 
         assert client.get("b") == "B"
         assert client.pipeline().get("b").get("c").execute() == ["B", "C"]
+
+
+def test_an_error_of_the_server_is_an_answer_that_was_read(server: RedisServer) -> None:
+    with client_of(server, Guard()) as client:
+        client.set("a", "A")
+        before = client.client_id()
+        with pytest.raises(redis.ResponseError):
+            client.lpush("a", 1)
+        assert client.client_id() == before
 
 
 def test_a_cancelled_call_leaves_no_answer_behind(server: RedisServer) -> None:
