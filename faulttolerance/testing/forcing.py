@@ -134,9 +134,9 @@ class _Forced(TargetWrapper):
 
     def __call__(self, subject: object, effective: Effective) -> Effective:
         """Return the values within the block."""
-        policy, kind = copy(effective.policy), type(effective.policy)
         if not self._target.covers(subject):
             return effective
+        policy, kind = copy(effective.policy), type(effective.policy)
         vars(policy).update(self._values.get(kind, {}))  # unchecked: no declaration may exhaust a limit
         return effective._replace(policy=policy, enabled=effective.enabled and kind.annotation != "FleetWide")
 
@@ -151,13 +151,17 @@ class _Forced(TargetWrapper):
                 if self._state is not None and kind is CircuitBreaker:
                     made[kind].force(clock.monotonic(), self._state)
         forced = _ForcedStrategies.of({**strategies.by_policy(), **made})
-        forced.own = strategies.own  # type: ignore[misc]  # a property for readers
+        # A limit that would begin used up is made after the block: its tokens would stay away.
+        begun = {kind for kind, values in self._values.items() if values} - state.strategies.own.by_policy().keys()
+        own = {kind: strategy for kind, strategy in strategies.own.by_policy().items() if kind not in begun}
+        forced.own = Strategies.of(own)  # type: ignore[misc]  # a property for readers
         return forced
 
     def end(self) -> None:
-        """Close the forced circuits, for those who listen to them, and give the states their own strategies back."""
-        for state in self._made:
-            for breaker in state.every_breaker() if self._state is not None else ():
-                breaker.reset(clock.monotonic())
-                deliver_transitions(breaker)
+        """Close the circuits of the block, for those who listen to them; give the states their own strategies back."""
+        for state, made in self._made.items():
+            for kind, breaker in Strategies.of(made).items():
+                if kind is CircuitBreaker:
+                    breaker.reset(clock.monotonic())
+                    deliver_transitions(breaker)
             state.strategies = state.strategies.own  # also where no call path is renewed

@@ -441,6 +441,47 @@ def test_a_class_that_waits_for_its_next_call_has_its_own_limit_back() -> None:
     assert Smaller().run() == 1
 
 
+@pytest.mark.parametrize("name", ["", "spent by several"])
+def test_a_budget_that_is_first_used_within_a_block_is_full_afterwards(name: str) -> None:
+    """It is the one that its name shares, and no attempt within the block has spent it."""
+
+    class Charged:
+        @retry(max_retries=9, delay=0, jitter=0)
+        @retry_budget(ratio=0.1, burst=2, name=name)
+        def charge(self) -> None:
+            made.append(type(self))
+            raise Outage
+
+    class Smaller(Charged):
+        pass
+
+    made: list[type] = []
+    with exhaust(Charged):
+
+        class Second(Charged):
+            pass
+
+        outcome(Second().charge)
+    for kind in (Second, Smaller):
+        outcome(kind().charge)
+
+    assert [made.count(kind) for kind in (Second, Smaller)] == [4, 1 if name else 3]
+
+
+@pytest.mark.parametrize("target", [Forced.query, Forced.fetch])
+def test_a_block_that_ends_while_another_one_lasts_takes_nothing_from_it(target: Any) -> None:
+    """Blocks of several threads and tasks overlap in any way."""
+    calls = {Forced.query: Forced().query, Forced.fetch: lambda: Forced().fetch("a")}
+    first, second = force(target, "open"), force(target, "open")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert outcome(calls[target]) is CircuitBreakerOpenException
+    second.__exit__(None, None, None)
+
+    assert outcome(calls[target]) in (1, "a")
+
+
 def test_calls_decide_which_class_has_the_further_name_of_a_circuit() -> None:
     """A base class that nobody calls does not take the name away from the class that is called."""
 
