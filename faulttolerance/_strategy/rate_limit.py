@@ -265,7 +265,7 @@ class RateLimit:
         with self.lock:
             moment, ahead = round(now * _PER_SECOND), 0
             if self.waiting:
-                self.remove_overdue_locked(moment)
+                self._remove_overdue_locked(moment)
                 ahead = self.waiting.count_before(waiter)
             due = self.due_locked(moment, ahead)
             if due > moment:
@@ -372,7 +372,7 @@ class RateLimit:
             first = max(first, self.window.due(moment)) + ahead * self.spacing
         return max(due, first)
 
-    def remove_overdue_locked(self, moment: int) -> None:
+    def _remove_overdue_locked(self, moment: int) -> None:
         """Remove first calls that never ask again, for example after their loop was closed."""
         while (first := self.waiting.first) is not None and (first.until or moment) + GRACE < moment:
             self.waiting.pop(first, None)

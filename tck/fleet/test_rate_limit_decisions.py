@@ -318,15 +318,17 @@ def test_a_call_that_would_wait_longer_than_it_may_is_refused() -> None:
     assert calls.woken == [first, second]  # the one was told, the other is the first now
 
 
-def test_a_first_call_that_never_asks_holds_the_others_up_until_its_longest_wait_is_over() -> None:
+def test_a_first_call_that_never_asks_holds_nobody_up() -> None:
     """By rule RL1: its loop may be closed; the calls behind it look from time to time."""
-    calls = Calls(Link(100_000), max_wait=2.0)
-    dead, later = calls.place(), calls.place()
+    calls = Calls(Link(100_000), max_wait=60.0)
+    dead, second, third = calls.place(), calls.place(), calls.place()
     calls.ask(10.0, dead)
-    assert calls.ask(11.5, later) == 2.0
+    assert calls.ask(10.0, second) == 2.0
+    assert calls.ask(10.0, third) == 3.0
 
     calls.link.answers = [0]
-    assert calls.ask(13.1, later) == 0.0
+    assert calls.ask(12.0, second) == 0.0
+    assert calls.woken[-1] is third
 
 
 def test_the_line_goes_on_where_the_fleet_is_lost_and_found() -> None:

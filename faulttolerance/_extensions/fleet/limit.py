@@ -159,7 +159,7 @@ class FleetRateLimit:
         limit, processes = self._limit, self._links.current.processes
         with limit.lock:
             due = ticks(now)
-            limit.remove_overdue_locked(due)
+            self._remove_gone_locked(waiter, due)
             is_first = not limit.waiting.count_before(waiter)
             if is_first:
                 due = self._share.take_locked(limit, processes or 1, now)
@@ -183,7 +183,7 @@ class FleetRateLimit:
         limit = self._limit
         with limit.lock:
             moment = due = ticks(now)
-            limit.remove_overdue_locked(moment)
+            self._remove_gone_locked(waiter, moment)
             if limit.kind != "fixed":  # fixed windows start at other moments in the fleet
                 due = limit.due_locked(moment) if limit.spacing else limit.window.due(moment)
             elif limit.spacing and limit.last is not None:
@@ -195,6 +195,12 @@ class FleetRateLimit:
                 if due <= moment:
                     return 0.0
         return self._enqueue(waiter, now, due)
+
+    def _remove_gone_locked(self, waiter: FleetTurnWaiter, moment: int) -> None:
+        """Remove first calls that never ask, for example after their loop was closed: all others would wait for them."""
+        waiting, latest = self._limit.waiting, moment - GRACE - ticks(self._links.current.patience)
+        while (first := waiting.first) is not None and first is not waiter and first.next_request_at < latest:
+            waiting.pop(first, None)
 
     def _enqueue(self, waiter: FleetTurnWaiter, now: float, due: int, expected_wait: float = 0.0) -> float:
         """Queue *waiter* for its turn, which comes at *due* if it is the first, and return the seconds to wait.
