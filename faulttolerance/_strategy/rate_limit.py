@@ -272,7 +272,7 @@ class RateLimit:
                 if may_wait and waiter.until is None and due - moment <= self.max_wait:
                     waiter.until = moment + self.max_wait
                     self.waiting[waiter] = None
-                waiter.next_request_at = min(due, waiter.until or 0)
+                waiter.next_request_at = min(due, waiter.until or moment)
                 if waiter.next_request_at > moment:
                     return wait_for(now, waiter.next_request_at)
             else:

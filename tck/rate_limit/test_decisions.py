@@ -66,6 +66,14 @@ def test_calls_keep_their_distance(kind: WindowKind) -> None:
     assert passes(limit, 1.0, 1.1, 1.25, 1.4, 1.5) == "ynyny"
 
 
+def test_a_clock_below_zero_admits_no_call_beyond_the_limit() -> None:
+    """A program may set the clock, and a clock may start anywhere."""
+    limit = RateLimit("f", LimitValues(1, 1.0, 0.0, "fixed"))
+    limit.admit(-5.0)
+    with pytest.raises(RateLimitException):
+        limit.admit(-4.5)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_refused_call_leaves_no_trace(kind: WindowKind) -> None:
     """A caller that keeps knocking is let in as soon as one that waits."""
