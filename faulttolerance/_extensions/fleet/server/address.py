@@ -73,19 +73,20 @@ def address_of_url(url: str) -> Address:
         if kind == "sentinel":
             service, _, path = path.partition("/")
         read: Any = parse_url  # without types in redis-py
-        several = hosts.split(",") if kind else [hosts]
-        found: list[Settings] = [read(f"{base}://{user}{at}{host}/{path}?{parts.query}") for host in several]
+        found: list[Settings] = [read(f"{base}://{user}{at}{host}/{path}?{parts.query}") for host in hosts.split(",")]
     except ValueError:
         raise ValueError("redis-py cannot read") from None
     settings = _connection_settings(found[0])
-    if base == "unix":
+    if base == "unix" and path:
         return Address("unix", is_encrypted=False, hosts=((found[0]["path"], 0),), settings=settings)
     if (
-        (path and "db" not in settings)
+        base == "unix"
+        or (len(found) > 1 and not kind)
+        or (path and "db" not in settings)
         or (kind == "sentinel" and not service)
         or (kind == "cluster" and settings.get("db"))
     ):
-        raise ValueError("has a path that does not fit")
+        raise ValueError("has hosts or a path that do not fit its scheme")
     default_port = 26379 if service else 6379
     places = tuple((one.get("host", "localhost"), one.get("port", default_port)) for one in found)
     own = {name: found[0].get(f"sentinel_{name}") for name in ("username", "password")}

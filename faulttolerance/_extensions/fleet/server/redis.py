@@ -82,7 +82,7 @@ class RedisFleet:
     ) -> None:
         address = _address(url_or_client)
         self._values = {"namespace": namespace, "poll": poll, "patience": patience}
-        faults = check(_Values, self._values, _Values.where)
+        faults = check(_Values, self._values, "", lambda name: (f"{_Values.where}({name})", ""))
         raise_faults([address, *faults] if isinstance(address, Fault) else faults)
         warn_of_bare_numbers(_Values, (), self._values)
         assert isinstance(address, Address)
