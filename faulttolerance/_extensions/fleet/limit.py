@@ -197,7 +197,7 @@ class FleetRateLimit:
         return self._enqueue(waiter, now, due)
 
     def _remove_gone_locked(self, waiter: FleetTurnWaiter, moment: int) -> None:
-        """Remove first calls that never ask, for example after their loop was closed: all others would wait for them."""
+        """Remove first calls that never ask, as after the end of their loop: all others would wait for them."""
         waiting, latest = self._limit.waiting, moment - GRACE - ticks(self._links.current.patience)
         while (first := waiting.first) is not None and first is not waiter and first.next_request_at < latest:
             waiting.pop(first, None)
