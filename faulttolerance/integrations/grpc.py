@@ -375,6 +375,8 @@ class AsyncGuardedCalls(_Rules, list[Any]):
         except _StartedCall as started:
             started.call.add_done_callback(lambda over: self._tell(service, method, over))
             return started.call
+        except grpc.RpcError:
+            raise  # of another guard inside, it is converted already
         except (exceptions.RefusedException, exceptions.TimeoutException) as failure:
             raise client_exception(failure, CallTimeout, RefusedCall) from failure
         finally:

@@ -292,6 +292,9 @@ async def main():
             while circuit_breakers.state(broken.guard.name, key="acme.Echo") != "open" and time.monotonic() < until:
                 await asyncio.sleep(0.001)
             tell("refused " + name, await said(way(ways)))
+    both = [*AsyncGuardedCalls(circuit_breaker=breaking), *broken]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", interceptors=both) as channel:
+        tell("around", await said(stubs(channel)[0](b"1")))
     server.stop(None).wait(10)
 
     ended.clear()
@@ -503,7 +506,11 @@ def test_a_refusal_is_one_of_the_library_and_one_of_grpc() -> None:
 
     assert answers["refusal"] == ["UNAVAILABLE", True, True, "CircuitOpen"]
     assert answers["pickled"] == ["CircuitOpen", True, True]
-    assert answers["around"] == "CircuitOpen UNAVAILABLE"
+
+
+@pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
+def test_a_refusal_of_an_inner_guard_passes_through_an_outer_one(program: str) -> None:
+    assert told(program)["around"] == "CircuitOpen UNAVAILABLE"
 
 
 def test_answers_of_the_service_open_no_circuit() -> None:
