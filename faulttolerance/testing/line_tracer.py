@@ -48,6 +48,8 @@ class LineTracer:
         self._packages = tuple(f"{name}." for name in names)
         self._known: dict[int, tuple[Trace | None, CodeType]] = {}
         """By identity of a code, as its hash takes long: the trace function of its lines, if any; and the code."""
+        self._importing: dict[int, FrameType] = {}
+        """By thread that is in the body of a module, and so holds the lock of an import: the outermost such body."""
 
     @property
     def trace(self) -> Trace | None:
@@ -65,11 +67,13 @@ class LineTracer:
         return on_call if self._names else None
 
     def _look_at(self, frame: FrameType) -> Trace | None:
+        if frame.f_code.co_name == "<module>":
+            return self._on_import
         name = frame.f_globals.get("__name__", "")
         if name.startswith(_OWN) or not (name in self._names or name.startswith(self._packages)):
             return None
         if not frame.f_code.co_flags & CO_OPTIMIZED:
-            return None  # the body of a class or a module
+            return None  # the body of a class
         lines, instructions = _with_lines(frame.f_code.co_filename), frame.f_code.co_code
         taken = {
             offset: locks
@@ -78,7 +82,7 @@ class LineTracer:
         }
 
         def on_line(frame: FrameType, event: str, _: Any) -> Trace:
-            if event == "line":
+            if event == "line" and threading.get_ident() not in self._importing:
                 known = taken.get(frame.f_lasti)
                 if known is not None:
                     self.at_line([lock for one in known if (lock := _lock_of(one, frame)) is not None])
@@ -88,6 +92,12 @@ class LineTracer:
             return on_line
 
         return on_line
+
+    def _on_import(self, frame: FrameType, event: str, _: Any) -> Trace:
+        thread = threading.get_ident()
+        if self._importing.setdefault(thread, frame) is frame and event == "return":
+            del self._importing[thread]
+        return self._on_import
 
 
 def _lock_of(taken: CodeType, frame: FrameType) -> Any:

@@ -92,9 +92,14 @@ def test_scenario_without_a_defect_passes_and_says_what_was_explored() -> None:
 def test_modules_that_callers_import_are_imported_without_switches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An import holds a lock that the simulation does not know; later the functions are switched as all are."""
+    """An import holds a lock that the simulation does not know, also after another import or eval() in it.
+
+    Later the functions of the module are switched as all are.
+    """
     (tmp_path / "imported_late.py").write_text(
-        "class Unit:\n    one = 1\n    two = 2\ndef one():\n    unit = Unit()\n    return unit.one\n"
+        "class Unit:\n    one = 1\n    two = 2\n"
+        "def one():\n    unit = eval('Unit')\n    return unit.one\n"
+        "first = one()\nsecond = one()\nthird = one()\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
 
