@@ -127,7 +127,7 @@ def test_an_answer_is_waited_for_no_longer_than_the_patience() -> None:
     assert calls.ask(10.05, first) == 0.0  # alone, by the part of the process
     assert calls.woken == []
     calls.link.tells[1](0)
-    assert calls.woken == [second]
+    assert calls.woken[-1] is second
     assert calls.ask(10.05, second) == 0.0  # its answer came in time
 
 
@@ -329,6 +329,17 @@ def test_a_first_call_that_never_asks_holds_nobody_up() -> None:
     calls.link.answers = [0]
     assert calls.ask(12.0, second) == 0.0
     assert calls.woken[-1] is third
+
+
+def test_any_call_that_finds_the_first_gone_wakes_the_next() -> None:
+    """By rule RL1: the next one looks by itself only after as many seconds as calls stood before it."""
+    calls = Calls(Link(100_000), max_wait=60.0)
+    dead, second = calls.place(), calls.place()
+    calls.ask(10.0, dead)
+    calls.ask(10.0, second)
+
+    calls.ask(11.5, calls.place())
+    assert calls.woken[-1] is second
 
 
 def test_the_line_goes_on_where_the_fleet_is_lost_and_found() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..._strategy.rate_limit import GRACE, RateLimit, TurnWaiter, ticks, wait_for
+from ..._strategy.rate_limit import GRACE, NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
 from .protocol import Links, TurnRequest
 from .share import LocalShare
 
@@ -93,6 +93,8 @@ class FleetRateLimit:
             RateLimitException: If the call is refused, or its turn would come after the longest wait.
         """
         response, limit, link = waiter.response, self._limit, self._links.current
+        if limit.waiting and link.processes:
+            self._remove_gone(waiter, now)
         if response == _NOT_REQUESTED:
             if not link.processes:  # without a fleet, the limit of this process decides
                 waiter.awaits_fleet_turn = None
@@ -159,7 +161,6 @@ class FleetRateLimit:
         limit, processes = self._limit, self._links.current.processes
         with limit.lock:
             due = ticks(now)
-            self._remove_gone_locked(waiter, due)
             is_first = not limit.waiting.count_before(waiter)
             if is_first:
                 due = self._share.take_locked(limit, processes or 1, now)
@@ -183,7 +184,6 @@ class FleetRateLimit:
         limit = self._limit
         with limit.lock:
             moment = due = ticks(now)
-            self._remove_gone_locked(waiter, moment)
             if limit.kind != "fixed":  # fixed windows start at other moments in the fleet
                 due = limit.due_locked(moment) if limit.spacing else limit.window.due(moment)
             elif limit.spacing and limit.last is not None:
@@ -196,11 +196,14 @@ class FleetRateLimit:
                     return 0.0
         return self._enqueue(waiter, now, due)
 
-    def _remove_gone_locked(self, waiter: FleetTurnWaiter, moment: int) -> None:
+    def _remove_gone(self, waiter: FleetTurnWaiter, now: float) -> None:
         """Remove first calls that never ask, as after the end of their loop: all others would wait for them."""
-        waiting, latest = self._limit.waiting, moment - GRACE - ticks(self._links.current.patience)
-        while (first := waiting.first) is not None and first is not waiter and first.next_request_at < latest:
-            waiting.pop(first, None)
+        limit, waiting = self._limit, self._limit.waiting
+        latest = ticks(now) - GRACE - ticks(self._links.current.patience)
+        with limit.lock:
+            while (first := waiting.first) is not None and first is not waiter and first.next_request_at < latest:
+                waiting.pop(first, None)
+        limit.leave(NO_WAITER, now)
 
     def _enqueue(self, waiter: FleetTurnWaiter, now: float, due: int, expected_wait: float = 0.0) -> float:
         """Queue *waiter* for its turn, which comes at *due* if it is the first, and return the seconds to wait.
