@@ -66,8 +66,9 @@ class Account:
     )
 
     # Folding is short and rare: one lock serves all accounts, renewed in the child of a fork. It is reentrant: a signal
-    # handler or a finalizer may count or read while its thread holds it.
+    # handler or a finalizer may count or read while its thread holds it, but must not fold in the middle of a fold.
     lock: ClassVar = RLock()
+    is_folding: ClassVar = False
 
     def __init__(self, name: str, schema: Schema) -> None:
         # One label that cannot be encoded would end the whole scrape or export.
@@ -118,8 +119,16 @@ class Account:
             batch.clear()
 
     def _fold_locked(self) -> None:
+        if not Account.is_folding:
+            Account.is_folding = True
+            try:
+                self._fold_entries()
+            finally:
+                Account.is_folding = False
+
+    def _fold_entries(self) -> None:
         # A call's last entry is in a batch. Batches are taken first, so that the call's other entries come with it.
-        advances = [(series, len(_taken(batch))) for series, batch in [*self._batches.items()]]
+        advances = [(series, len(_taken(self._batches[series]))) for series in [*self._batches]]
         first_try, others = _taken(self.first_try_durations), _taken(self.others)
         if first_try:
             advances.append((self.schema.first_try, len(first_try)))
@@ -284,7 +293,7 @@ class Ledger:
     def reset_after_fork(self) -> None:
         """Reset all counts to 0 in the child of a fork, where a thread that held the lock does not exist."""
         self._lock = RLock()
-        Account.lock = RLock()
+        Account.lock, Account.is_folding = RLock(), False
         self._final = Reading({}, {})
         for account in self._accounts:
             account.reset_after_fork()
