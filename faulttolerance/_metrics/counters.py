@@ -246,6 +246,7 @@ class Ledger:
         self._has_logged = False
         self.of_process: list[tuple[Metric, Callable[[], Iterable[tuple[tuple[str, ...], float]]]]] = []
         """Metrics of the whole process, each with a function that returns its values by the values of its tags."""
+        self._is_read = False  # guarded by _lock; a signal handler may come in while its thread holds it
 
     @property
     def is_empty(self) -> bool:
@@ -254,7 +255,7 @@ class Ledger:
 
     def new(self, name: str, schema: Schema) -> Counters:
         """Create an account, which is read after ``enter``; it is final when nothing holds its counters any more."""
-        if len(self._departed) >= FOLD // 8 and self._lock.acquire(blocking=False):
+        if len(self._departed) >= FOLD // 8 and not self._is_read and self._lock.acquire(blocking=False):
             try:
                 self._merge_locked()
             finally:
@@ -268,13 +269,18 @@ class Ledger:
     def read(self) -> Reading:
         """Return all counts until now; the counts of equal names are added up."""
         with self._lock:
-            self._merge_locked()
-            reading = Reading(
-                {name: dict(counts) for name, counts in self._final.counts.items()},
-                {name: dict(durations) for name, durations in self._final.durations.items()},
-            )
-            for account in list(self._accounts):
-                reading.take(account)
+            is_nested, self._is_read = self._is_read, True
+            try:
+                if not is_nested:
+                    self._merge_locked()
+                reading = Reading(
+                    {name: dict(counts) for name, counts in self._final.counts.items()},
+                    {name: dict(durations) for name, durations in self._final.durations.items()},
+                )
+                for account in list(self._accounts):
+                    reading.take(account)
+            finally:
+                self._is_read = is_nested
         if self._has_dropped and not self._has_logged:  # outside the lock, as handlers are the application's
             self._has_logged = True
             log(WARNING, _DROPPED, MAX_DEPARTED_NAMES)
@@ -292,7 +298,7 @@ class Ledger:
 
     def reset_after_fork(self) -> None:
         """Reset all counts to 0 in the child of a fork, where a thread that held the lock does not exist."""
-        self._lock = RLock()
+        self._lock, self._is_read = RLock(), False
         Account.lock, Account.is_folding = RLock(), False
         self._final = Reading({}, {})
         for account in self._accounts:

@@ -8,7 +8,7 @@ import pytest
 
 from faulttolerance._metrics import counters as counters_module
 from faulttolerance._metrics.catalogue import Schema, Series, call_series, schema_of, series_of_facts
-from faulttolerance._metrics.counters import FOLD, MAX_DEPARTED_NAMES, Counters, Durations, Ledger
+from faulttolerance._metrics.counters import FOLD, MAX_DEPARTED_NAMES, Counters, Durations, Ledger, Reading
 from faulttolerance._platform.swap import Swap, Version
 from faulttolerance._policy import Bulkhead, Retry, Timeout
 
@@ -148,6 +148,32 @@ def test_a_reading_in_the_middle_of_a_fold_loses_no_count() -> None:
     ledger.read()
     assert nested == [0, 0]
     assert ledger.read().counts["shop"][FAILED[0]] == 2
+
+
+def test_an_account_that_goes_while_it_is_read_is_in_the_reading_once() -> None:
+    """A signal handler may read, or make a guard, while its thread reads."""
+    ledger = Ledger()
+    kept = [entered(ledger) for _ in range(2)]
+    for counters in kept:
+        counters.add(FAILED)
+    nested: list[int] = []
+
+    class Interrupted(dict[str, Any]):
+        """A dictionary that runs a handler after its items were read."""
+
+        def items(self) -> Any:
+            yield from super().items()
+            if kept:
+                kept.clear()
+                nested.append(ledger.read().counts["shop"][FAILED[0]])
+
+    ledger._final = Reading(Interrupted(), {})
+    del counters
+
+    assert ledger.read().counts["shop"][FAILED[0]] == 2
+    assert nested == [2]
+    assert ledger.read().counts["shop"][FAILED[0]] == 2
+    assert not ledger._accounts
 
 
 def test_counters_whose_making_was_interrupted_go_silently() -> None:
