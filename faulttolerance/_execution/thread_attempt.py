@@ -266,6 +266,8 @@ class ThreadAttempt(Suspension):
         """Wait for the awaitable *result*, with the permit."""
         if issubclass(type(result), concurrent.futures.Future):
             self._awaited = result
+            if self not in self.call.suspended:
+                result.cancel()  # the call waits no longer, and a future may never end by itself
             result.add_done_callback(to_its_end(self.conclude_with, result, concurrent.futures.CancelledError))
             return
         self._awaited = task = AwaitedTask(self, result)

@@ -1157,6 +1157,25 @@ def test_a_coroutine_that_comes_too_late_is_closed(time_stands_still: StillClock
     assert not begun
 
 
+@pytest.mark.parametrize("end", ["deadline", "cancel"])
+def test_a_future_that_comes_too_late_is_cancelled(time_stands_still: StillClock, end: str) -> None:
+    """It may never end by itself, as the reply to a message, and keeps no permit for ever."""
+    reply: concurrent.futures.Future[str] = concurrent.futures.Future()
+    body, bulkhead = Body(reply), Bulkhead(1, 1)
+
+    future = Call(body, seconds=LONG, interrupt=False, bulkhead=bulkhead)()
+    assert body.begun.wait(PATIENCE)
+    if end == "cancel":
+        future.cancel(may_interrupt=False)
+    else:
+        time_stands_still.advance()
+    wait_until(future.done)
+    body.open.set()
+
+    wait_until(lambda: not bulkhead.held)
+    assert reply.cancelled()
+
+
 # The end of things
 
 
