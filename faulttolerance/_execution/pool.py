@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from contextvars import Context
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -219,7 +220,7 @@ class Pool:
                 self._workers[worker] = None
                 if limit is None or len(self._workers) <= limit or self._urgent:
                     stop_at_end_of_subinterpreter()
-                    worker.thread.start()
+                    Context().run(worker.thread.start)  # a thread of Python 3.14 may keep the context of its start
                     return
                 self._workers.pop(worker, None)
             except BaseException as error:

@@ -483,3 +483,24 @@ def test_a_job_does_not_wait_for_an_urgent_one_that_was_submitted_just_before(ma
 
         assert done.wait(PATIENCE)
         long.open.set()
+
+
+def test_a_thread_does_not_keep_the_context_of_the_call_that_started_it() -> None:
+    """Free-threaded builds of Python and an option let threads inherit it, with a request and its deadline."""
+    result = python(
+        """
+        from contextvars import ContextVar
+        from threading import Event
+        from faulttolerance._execution.pool import pool
+
+        request, seen, done = ContextVar("request"), [], Event()
+        request.set("served")
+        pool.submit(lambda: (seen.append(request.get("none")), done.set()))
+        done.wait(20)
+        print(*seen)
+        """,
+        "-X",
+        "thread_inherit_context=1",
+    )
+
+    assert result.stdout == "none\n"
