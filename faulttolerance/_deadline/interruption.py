@@ -39,6 +39,11 @@ NOT_WANTED = "interrupt=False"
 
 _TORN = "C code forked its process beside threads, without Python's hooks; in uWSGI set py-call-uwsgi-fork-hooks"
 
+_GREENLETS = (
+    "deadlines do not interrupt a call that runs in a greenlet without a hub of gevent, or in a thread where other"
+    " greenlets run meanwhile: such a call ends late, by itself; set a time-out on each operation it waits for"
+)
+
 _LATE = 0.05
 """The lateness in seconds from which on a note reports the place of the call; Python code is usually faster."""
 
@@ -58,7 +63,7 @@ def watch_deadline(deadlines: ThreadDeadlines, when: float) -> None:
     if deadlines.is_greenlet:
         if len(deadlines.innermost) == 2 and deadlines.hub_watch is None:
             deadlines.is_ready = "gevent" not in modules
-            _warn_of_greenlets()
+            _warn(_GREENLETS)
         return
     if not deadlines.is_ready and deadlines.is_main:
         main_thread.install_handler(deadlines)
@@ -160,30 +165,20 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
         return "it ran in an isolated sub-interpreter"
     if not (watchdog.forks or watchdog.start()):
         why = _TORN if is_torn() else "no thread could be started to interrupt it"
-        _warn_of_missing_thread(why)
+        _warn(f"deadlines interrupt no call of a thread: {why}")
         return why
     pending = deadlines.pending_interrupt
     if pending is not None and pending.entry is entry and pending.why is not None:
         if pending.why == OTHER_GREENLETS:
-            _warn_of_greenlets()
+            _warn(_GREENLETS)
         return pending.why
     return ""
 
 
 @cache
-def _warn_of_greenlets() -> None:
-    """Log once that deadlines do not interrupt some calls of greenlets, and what to use instead."""
-    log(
-        WARNING,
-        "deadlines do not interrupt a call that runs in a greenlet without a hub of gevent, or in a thread where other"
-        " greenlets run meanwhile: such a call ends late, by itself; set a time-out on each operation it waits for",
-    )
-
-
-@cache
-def _warn_of_missing_thread(why: str) -> None:
-    """Log once that deadlines do not interrupt calls, because no thread can do it."""
-    log(WARNING, "deadlines interrupt no call of a thread: %s", why)
+def _warn(message: str) -> None:
+    """Log *message* once."""
+    log(WARNING, "%s", message)
 
 
 def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:

@@ -847,7 +847,7 @@ def test_a_late_end_where_no_thread_could_be_started_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """S2: in a container that allows no further thread, all calls end late."""
-    interruption._warn_of_missing_thread.cache_clear()
+    interruption._warn.cache_clear()
     monkeypatch.setattr(watchdog, "is_running", False)
     monkeypatch.setattr(watchdog, "start", lambda: False)
 
@@ -861,7 +861,7 @@ def test_a_late_end_during_a_fork_does_not_say_that_no_thread_could_be_started(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """S2: the watchdog rests meanwhile, and goes on afterwards."""
-    interruption._warn_of_missing_thread.cache_clear()
+    interruption._warn.cache_clear()
 
     with monkeypatch.context() as fork:
         fork.setattr(watchdog, "forks", [None])

@@ -35,29 +35,10 @@ ACQUIRE_RELEASE = dict.fromkeys(("__aenter__", "__enter__", "acquire"), ACQUIRES
 ACQUIRE_RELEASE |= dict.fromkeys(("__aexit__", "__exit__", "release"), RELEASES)
 """The names of functions that acquire or release something, and which of both they do."""
 
-_BLOCKING = frozenset(
-    {
-        "accept",
-        "connect",
-        "control",  # of kqueue
-        "do_handshake",
-        "epoll_wait",
-        "poll",
-        "recv",
-        "recv_into",
-        "recvfrom",
-        "recvfrom_into",
-        "recvmsg",
-        "recvmsg_into",
-        "select",
-        "send",
-        "sendall",
-        "sendmsg",
-        "sendto",
-        "sleep",
-    }
-)
-"""Calls that wait for the network or the clock, and acquire nothing: sockets, selectors, sleeps."""
+_BLOCKING = {"accept", "connect", "control", "do_handshake", "epoll_wait", "poll", "select", "sleep"}
+_BLOCKING |= {"recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"}
+_BLOCKING |= {"send", "sendall", "sendmsg", "sendto"}
+"""Calls that wait for the network or the clock, and acquire nothing: sockets, selectors (of macOS, too), sleeps."""
 _BLOCKING_IN_TLS = ("self._sslobj.read", "self._sslobj.write")
 """As ``_BLOCKING``, for what the code of ``ssl.SSLSocket`` calls, as it spells it; no others of that name wait."""
 _MAX_INSTRUCTIONS_AHEAD = 200
