@@ -184,6 +184,22 @@ def test_call_that_only_looks_like_the_end_of_a_block_is_none() -> None:
     assert seen == [None, None]
 
 
+def test_an_attribute_that_only_has_such_a_name_is_like_any_other() -> None:
+    """A descriptor may load it, as that of a lazy foreign key named ``release``."""
+    seen: list[str | None] = []
+
+    class ForeignKey:
+        def __get__(self, track: object, owner: object) -> None:
+            here(seen, 0.0)
+
+    class Track:
+        release = ForeignKey()
+
+    assert Track().release is None
+
+    assert seen == [None]
+
+
 def test_only_code_inside_the_call_that_is_interrupted_is_left_in_peace() -> None:
     """A guard inside ``__enter__`` ends its own call; the guard around it waits until ``__enter__`` is over."""
     seen: list[str | None] = []

@@ -88,12 +88,11 @@ class _Instructions:
         return bisect_right(self.offsets, offset) - 1
 
     def acquire_release(self, number: int) -> str | None:
-        """Return the kind of this instruction if it or what it loads acquires or releases something, else ``None``."""
-        step = self.steps[number]
-        name = step.opname
+        """Return the kind of this instruction if it acquires or releases something, judged by names; else ``None``."""
+        name = self.steps[number].opname
         if name in _ACQUIRING_STEPS or (name == "CALL" and self.steps[number - 1].opname == "LOAD_SPECIAL"):
             return ACQUIRES
-        callee = _last_name(step) if name.startswith(_LOADS) else self._callee(number)
+        callee = self._callee(number)
         if name == "WITH_EXCEPT_START" or (not callee and self._ends_block(number)):
             return RELEASES
         return ACQUIRE_RELEASE.get(callee)
@@ -245,6 +244,8 @@ class _Instructions:
             return RETURNS
         if self.jumps_out(number):
             return SKIPS
+        if name.startswith(_LOADS):
+            return ACQUIRE_RELEASE.get(_last_name(step))
         kind = None if name.startswith("BEFORE_") else self.acquire_release(number)
         if kind is not None:
             return kind
