@@ -90,6 +90,11 @@ class CircuitBreaker:
         now: The moment of creation; the time spent closed counts from here.
     """
 
+    __slots__ = (  # there is one for each of many keys
+        "_chance", "_entered", "_spent", "last_failure", "lock", "message", "name", "opened_total", "state",
+        "transitions", "values",
+    )  # fmt: skip
+
     judges_refusals: ClassVar = True
 
     def __init__(
