@@ -180,9 +180,9 @@ def _variable(parameter: Parameter, declared: Declared) -> str:
     return keys[0].variable if is_effective else ""
 
 
-def dict_of(effective: EffectivePolicies, conditions: Mapping[type[Policy], Condition] | None = None) -> dict[str, Any]:
-    """Return the values of one guard, ready for JSON, and its condition if there are *conditions*."""
-    now = {kind: {"now": condition.in_full} for kind, condition in (conditions or {}).items()}
+def dict_of(effective: EffectivePolicies, conditions: Mapping[type[Policy], Condition]) -> dict[str, Any]:
+    """Return the values and conditions of one guard, ready for JSON."""
+    now = {kind: {"now": condition.in_full} for kind, condition in conditions.items()}
     return {
         "name": effective.name,
         "policies": [
