@@ -147,7 +147,7 @@ async def _decision(hook: Hook, request: Request, run: Run) -> object:
         identity = await run(_called, hook, request)
         return await identity if inspect.isawaitable(identity) else identity
     except Exception as error:  # noqa: BLE001  # errors of the application's hook
-        log(ERROR, "the hook %r of the status page failed: nothing was shown or done", hook, error=error)
+        log(ERROR, "a hook of the status page failed: nothing was shown or done", error=error)
         raise EarlyResponse(500, "the check failed; nothing was shown or done") from None
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -120,6 +121,19 @@ def test_a_hook_that_fails_lets_nothing_happen(page: Page, caplog: pytest.LogCap
     assert "hunter2" not in answer.text
     [record] = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert isinstance(record.exc_info[1], LookupError)  # type: ignore[index]
+
+
+def test_the_values_that_a_failing_hook_holds_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A hook may be a ``partial`` with a token, or the method of an object that shows one."""
+
+    def has(token: str, request: Request) -> object:
+        raise LookupError
+
+    hook = partial(has, "hunter2")
+    assert ask_wsgi(wsgi_app(admit=hook), "GET", "/").status == 500
+
+    assert "a hook of the status page failed" in caplog.text
+    assert "hunter2" not in caplog.messages[0]
 
 
 def test_a_hook_that_raises_stop_iteration_fails_as_any_other(page: Page) -> None:
