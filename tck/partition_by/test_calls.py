@@ -704,10 +704,18 @@ class Row:
         return hash(self) == hash(other)
 
 
-def test_a_handler_of_a_signal_that_needs_places_at_any_moment_harms_no_call() -> None:
+class Colliding(int):
+    """A number with the hash of all others."""
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("kind", [int, Colliding])
+def test_a_handler_of_a_signal_that_needs_places_at_any_moment_harms_no_call(kind: type[int]) -> None:
     """It removes partitions while the call below it removes the same, and each key keeps one state."""
 
-    @partition_by(lambda key: key, max_partitions=2)
+    @partition_by(lambda key: kind(key), max_partitions=2)
     @bulkhead(1)
     def service(key: int) -> str:
         return "served"

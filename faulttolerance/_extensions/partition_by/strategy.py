@@ -148,7 +148,7 @@ class Partitions:
             # Indexed last: an interruption before leaves a partition that no call finds, and that is removed like
             # others.
             self._order[partition] = None
-            self._by_hash[hashed] = (partition, *self._by_hash.get(hashed, ()))
+            self._by_hash[hashed] = (partition, *self._by_hash[hashed]) if hashed in self._by_hash else (partition,)
             return (partition, pin), gone
 
     def join(self, user: Any) -> None:
@@ -214,11 +214,14 @@ class Partitions:
         if partition.references() > _UNUSED:
             partition.is_gone = False
             return False
-        others = tuple(other for other in self._by_hash.get(partition.hash, ()) if other is not partition)
-        if others:
-            self._by_hash[partition.hash] = others
-        else:
-            self._by_hash.pop(partition.hash, None)
+        while partition in (same := self._by_hash.get(partition.hash, ())):
+            others = tuple(other for other in same if other is not partition)
+            # No call stands between a look and its change: the handler of a signal may remove partitions, too.
+            if partition.hash in self._by_hash and self._by_hash[partition.hash] is same:
+                if others:
+                    self._by_hash[partition.hash] = others
+                else:
+                    del self._by_hash[partition.hash]
         for user in self.users:
             if (one := user()) is not None:
                 one.forget(partition)
