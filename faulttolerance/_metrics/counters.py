@@ -58,6 +58,7 @@ class Account:
         "_batches",
         "_counts",
         "_durations",
+        "_folding",
         "first_try_durations",
         "meter",
         "name",
@@ -65,10 +66,9 @@ class Account:
         "schema",
     )
 
-    # Folding is short and rare: one lock serves all accounts, renewed in the child of a fork. It is reentrant: a signal
-    # handler or a finalizer may count or read while its thread holds it, but must not fold in the middle of a fold.
+    # Folding is short and rare: one lock serves all accounts, renewed in the child of a fork. It is reentrant, and an
+    # account is marked while it is folded: a signal handler or a finalizer may count or read while its thread holds it.
     lock: ClassVar = RLock()
-    is_folding: ClassVar = False
 
     def __init__(self, name: str, schema: Schema) -> None:
         # One label that cannot be encoded would end the whole scrape or export.
@@ -78,10 +78,11 @@ class Account:
         self.first_try_durations: list[float] = []
         self.others: list[tuple[tuple[Series, ...], Mapping[str, float]]] = []
         """All other entries: the series that each advances, and its samples by histogram."""
-        self._batches: dict[tuple[Series, ...], list[None]] = {}
-        # Guarded by the lock.
-        self._counts: dict[Series, int] = {}  # the folded counts; a missing series counts 0
-        self._durations: dict[str, Durations] = {}
+        # All guarded by the lock; replaced, never changed.
+        self._batches: Mapping[tuple[Series, ...], list[None]] = _NOTHING
+        self._counts: Mapping[Series, int] = _NOTHING  # the folded counts; a missing series counts 0
+        self._durations: Mapping[str, Durations] = _NOTHING
+        self._folding = False
 
     def fold(self) -> None:
         """Fold the appended entries into the counts, unless another thread does so already."""
@@ -95,10 +96,11 @@ class Account:
         """Add the value of every series and histogram; without *levels*, only of those that never decrease."""
         with self.lock:
             self._fold_locked()
-            for series in self.schema.series:
-                counts[series] = counts.get(series, 0) + self._counts.get(series, 0)
-            for name in self.schema.histograms:
-                _add(durations, name, self._durations.get(name, NO_DURATIONS))
+            counted, sampled = self._counts, self._durations
+        for series in self.schema.series:
+            counts[series] = counts.get(series, 0) + counted.get(series, 0)
+        for name in self.schema.histograms:
+            _add(durations, name, sampled.get(name, NO_DURATIONS))
         if self.meter is not None:
             try:
                 self.meter.read(counts, levels=levels)
@@ -107,45 +109,49 @@ class Account:
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
         """Return the list whose entries each advance all of *series* by one."""
-        return self._batches.setdefault(tuple(series), [])  # a tuple with equality by contents
+        series = tuple(series)  # a tuple with equality by contents
+        with self.lock:
+            if series not in self._batches:
+                self._batches = {**self._batches, series: []}
+            return self._batches[series]
 
     def reset_after_fork(self) -> None:
         """Reset all counts to 0 in the child of a fork."""
-        self._counts.clear()
-        self._durations.clear()
+        self._folding = False
+        self._counts = self._durations = _NOTHING
         self.first_try_durations.clear()
         self.others.clear()
         for batch in self._batches.values():
             batch.clear()
 
     def _fold_locked(self) -> None:
-        if not Account.is_folding:
-            Account.is_folding = True
-            try:
-                self._fold_entries()
-            finally:
-                Account.is_folding = False
-
-    def _fold_entries(self) -> None:
-        # A call's last entry is in a batch. Batches are taken first, so that the call's other entries come with it.
-        advances = [(series, len(_taken(self._batches[series]))) for series in [*self._batches]]
-        first_try, others = _taken(self.first_try_durations), _taken(self.others)
-        if first_try:
-            advances.append((self.schema.first_try, len(first_try)))
-            ran, waited = _by_bucket(first_try), _in_first_bucket(len(first_try), 0.0)
-            for name in self.schema.histograms:
-                _add(self._durations, name, waited if name in self.schema.waits else ran)
-        # Most entries advance the same few tuples of series: each tuple is processed once.
-        advances += Counter([series for series, _ in others]).items()
-        for several, count in advances:
-            for series in several:
-                self._counts[series] = self._counts.get(series, 0) + count
-        samples: dict[str, list[float]] = {}
-        for sampled in [sampled for _, sampled in others if sampled]:
-            for name, sample in sampled.items():
-                samples.setdefault(name, []).append(sample)
-        for name, few in samples.items():
-            _add(self._durations, name, _by_bucket(few))
+        if self._folding:
+            return
+        self._folding = True
+        try:
+            counts, durations = dict(self._counts), dict(self._durations)
+            # A call's last entry is in a batch. Batches are taken first, so that the call's other entries come with it.
+            advances = [(series, len(_taken(batch))) for series, batch in self._batches.items()]
+            first_try, others = _taken(self.first_try_durations), _taken(self.others)
+            if first_try:
+                advances.append((self.schema.first_try, len(first_try)))
+                ran, waited = _by_bucket(first_try), _in_first_bucket(len(first_try), 0.0)
+                for name in self.schema.histograms:
+                    _add(durations, name, waited if name in self.schema.waits else ran)
+            # Most entries advance the same few tuples of series: each tuple is processed once.
+            advances += Counter([series for series, _ in others]).items()
+            for several, count in advances:
+                for series in several:
+                    counts[series] = counts.get(series, 0) + count
+            samples: dict[str, list[float]] = {}
+            for sampled in [sampled for _, sampled in others if sampled]:
+                for name, sample in sampled.items():
+                    samples.setdefault(name, []).append(sample)
+            for name, few in samples.items():
+                _add(durations, name, _by_bucket(few))
+            self._counts, self._durations = counts, durations
+        finally:
+            self._folding = False
 
 
 def _add(durations: dict[str, Durations], name: str, more: Durations) -> None:
@@ -299,7 +305,7 @@ class Ledger:
     def reset_after_fork(self) -> None:
         """Reset all counts to 0 in the child of a fork, where a thread that held the lock does not exist."""
         self._lock, self._is_read = RLock(), False
-        Account.lock, Account.is_folding = RLock(), False
+        Account.lock = RLock()
         self._final = Reading({}, {})
         for account in self._accounts:
             account.reset_after_fork()

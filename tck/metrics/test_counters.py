@@ -125,31 +125,6 @@ def test_a_child_of_a_fork_counts_from_nothing() -> None:
     assert set(ledger.read().counts["shop"].values()) == {0}
 
 
-def test_a_reading_in_the_middle_of_a_fold_loses_no_count() -> None:
-    """A signal handler or a finalizer may call guarded functions and read, while its thread folds."""
-    ledger = Ledger()
-    counters = entered(ledger)
-    counters.add(FAILED)
-    nested: list[float] = []
-
-    class Interrupted(dict[Series, int]):
-        """A dictionary that runs a handler after a value was read."""
-
-        def get(self, series: Series, default: Any = None) -> Any:
-            value = super().get(series, default)
-            if not nested:
-                counters.add(FAILED)
-                nested.append(0)
-                nested.append(ledger.read().counts["shop"][FAILED[0]])
-            return value
-
-    counters.account._counts = Interrupted()
-
-    ledger.read()
-    assert nested == [0, 0]
-    assert ledger.read().counts["shop"][FAILED[0]] == 2
-
-
 def test_an_account_that_goes_while_it_is_read_is_in_the_reading_once() -> None:
     """A signal handler may read, or make a guard, while its thread reads."""
     ledger = Ledger()

@@ -38,19 +38,26 @@ def split_receiver(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Cal
 def bind_callback(policy: Fallback | BeforeRetry, declaration: Declaration, owner: type | None = None) -> Callback:
     """Return the call of the callback of *policy*, which *owner* declares; by default the class of the function."""
     if policy.value is not None:
-        return partial(_call_handler, policy.value, declaration)
+        return _Handler(policy.value, declaration)
     owner = owner or declaration.owner
     if isinstance(policy, Fallback):
         return _MethodFallback(policy.fallback_method, declaration, owner)
     return partial(_call_named_hook, _lookup(policy.method_name, declaration, owner))
 
 
-def _call_handler(value: Any, declaration: Declaration, *failed_call: Any) -> Any:
-    handle = value().handle if isinstance(value, type) and hasattr(value, "handle") else value
-    try:
-        return handle(context_of(declaration, *failed_call))
-    finally:
-        del failed_call  # the traceback of its failure may refer to this frame
+class _Handler:
+    __slots__ = ("_declaration", "_value")  # a partial object would take 160 bytes more, for each of many methods
+
+    def __init__(self, value: Any, declaration: Declaration) -> None:
+        self._value, self._declaration = value, declaration
+
+    def __call__(self, *failed_call: Any) -> Any:
+        value = self._value
+        handle = value().handle if isinstance(value, type) and hasattr(value, "handle") else value
+        try:
+            return handle(context_of(self._declaration, *failed_call))
+        finally:
+            del failed_call  # the traceback of its failure may refer to this frame
 
 
 def _call_named_hook(lookup: LateLookup, args: tuple[Any, ...], *_: object) -> Any:
