@@ -286,7 +286,7 @@ class Ledger:
                 for account in list(self._accounts):
                     reading.take(account)
             finally:
-                self._is_read = is_nested
+                self._is_read &= is_nested
         if self._has_dropped and not self._has_logged:  # outside the lock, as handlers are the application's
             self._has_logged = True
             log(WARNING, _DROPPED, MAX_DEPARTED_NAMES)
