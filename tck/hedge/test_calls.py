@@ -783,6 +783,28 @@ def test_calls_that_share_a_result_and_calls_with_a_key_are_hedged() -> None:
     assert began[128:] == ["quick"] * 2
 
 
+def test_a_key_whose_hedges_a_declared_budget_pays_is_idle_between_calls() -> None:
+    """By rule N3: it leaves before a key that has spent tokens, which would get them back."""
+    attempts: list[str] = []
+
+    @partition_by("key", max_partitions=2)
+    @retry_budget(ratio=0.01, burst=11)
+    @retry(max_retries=1, jitter=0)
+    @hedge
+    async def load(key: str) -> None:
+        attempts.append(key)
+        if key == "fails":
+            raise OSError
+
+    async def main() -> None:
+        for key in [*["fails"] * 11, "idle", "new", "fails"]:
+            await asyncio.gather(load(key), return_exceptions=True)
+
+    with virtual_time() as clock:
+        clock.run(main())
+    assert attempts.count("fails") == 2 * 11 + 1
+
+
 def test_the_fallback_answers_for_a_race_that_nobody_wins() -> None:
     """By rule H4: it is asked once, for the failure of the first attempt."""
     asked: list[BaseException] = []

@@ -57,7 +57,8 @@ class Hedging:
         self._take: Callable[[], bool | None] = self._budget.take
         """Takes the price of a hedge, and returns whether it was left; ``None`` if the hedge starts without payment."""
         declared: Any = binding.policies.get(policies.RetryBudget)
-        self._budget.renew(*((RATIO, BURST) if declared is None else (declared.ratio, declared.burst)))
+        own = (RATIO, BURST) if declared is None or self._tell is None else (declared.ratio, declared.burst)
+        self._budget.renew(*own)
         if declared is not None and self._tell is None:
             self._budget = binding.strategies.get(policies.RetryBudget)
             tell = binding.on_refusal_of(policies.RetryBudget)
