@@ -55,7 +55,7 @@ class TestShop(unittest.TestCase):
     def test_a_spent_budget_ends_the_retries(self) -> None:
         with exhaust(Shop.pay, "RetryBudget"), self.assertRaises(ConnectionError):
             Shop(answering(DOWN)).pay(7)
-        self.assertEqual(self.calls[0].stop, "retry budget spent")
+        self.assertEqual(self.calls[0].stop, "the retry budget is spent")
         self.assertEqual(len(self.events), 1)
 
 
