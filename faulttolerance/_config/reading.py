@@ -11,19 +11,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pydantic_settings import PydanticBaseSettingsSource
-
 from .._shown import ends_the_caller, error_text, install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from .key import CONFIG_VARIABLE
 from .snapshot import File, Inputs
 from .source import Source, entries_of, source_of
 
+try:
+    from pydantic_settings import PydanticBaseSettingsSource
+except ModuleNotFoundError as error:  # the extra installs it, too, though every installation should have it
+    raise definition_error("the configuration", f"needs {error.name}", None, install("files")) from error
+
 _ENCODING = "utf-8-sig"
 """UTF-8, with or without the byte order mark that editors of Windows write."""
 
-_PACKAGES: Mapping[str, str] = {".env": "dotenv", ".properties": "javaproperties", ".yaml": "yaml", ".yml": "yaml"}
-"""The packages that formats need, by the suffix of the file."""
+_PACKAGES: Mapping[str, str] = {".properties": "javaproperties", ".yaml": "yaml", ".yml": "yaml"}
+"""The packages that formats need and that not every installation has, by the suffix of the file."""
 
 
 def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:

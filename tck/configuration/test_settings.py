@@ -14,7 +14,7 @@ import pytest
 from faulttolerance._config import Configuration, Declared, Effective, Settings, Switches
 from faulttolerance._policy import Asynchronous, Bulkhead, Fallback, Policy, Retry, Timeout
 from faulttolerance.exceptions import FaultToleranceDefinitionException
-from kit.configuration import put, renew
+from kit.configuration import put, renew, settings_of
 from kit.program import ALONE, python
 
 
@@ -298,6 +298,15 @@ def test_formats_that_need_an_extra_say_so(name: str, needs: str, tmp_path: Path
 
     install = 'pip install "faulttolerance[files]"'
     assert f"{name} cannot be read without {needs}; allowed: {install}" in done.stderr
+
+
+def test_files_ask_for_pydantic_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named sources ask for it, too."""
+    monkeypatch.delitem(sys.modules, "faulttolerance._config.reading", raising=False)
+    monkeypatch.setitem(sys.modules, "pydantic_settings", None)
+
+    with pytest.raises(FaultToleranceDefinitionException, match=r"needs pydantic_settings; allowed: pip install"):
+        settings_of(files=["faulttolerance.toml"])
 
 
 @pytest.mark.outside

@@ -38,7 +38,8 @@ def pay() -> None: ...
 NEEDED = [
     ({"FAULTTOLERANCE_CONFIG": "f.yaml"}, "yaml", "f.yaml cannot be read without yaml"),
     ({"FAULTTOLERANCE_CONFIG": "f.properties"}, "javaproperties", "f.properties cannot be read without javaproperties"),
-    ({"FAULTTOLERANCE_CONFIG": "f.env"}, "dotenv", "f.env cannot be read without dotenv"),
+    ({"FAULTTOLERANCE_CONFIG": "f.toml"}, "pydantic_settings", "the configuration needs pydantic_settings"),
+    ({"FAULTTOLERANCE_CONFIG": "f.env"}, "dotenv", "the configuration needs dotenv"),
 ]
 STARTS = {
     "the first guard": "@ft.timeout\ndef call(): ...",
