@@ -89,12 +89,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             finally:
                 del at_work[errand]
 
+        future = super().run_in_executor(executor, call, *args)
+        used = executor or self._default_executor  # the loop has none any more once it is closed
+
         def can_begin() -> bool:
             """Return whether the function waits although there is a thread that could call it."""
             busy = [*at_work.copy().values()].count(executor)
-            return errand not in at_work and busy < (executor or self._default_executor)._max_workers
+            return errand not in at_work and busy < used._max_workers
 
-        future = super().run_in_executor(executor, call, *args)
         waiting[errand] = can_begin
         future.add_done_callback(lambda _: waiting.pop(errand, None))  # it may have been cancelled before
         return future

@@ -804,6 +804,23 @@ def test_more_work_than_threads_still_lets_time_pass(clock: VirtualClock, elapse
     assert elapsed() == 3.0
 
 
+def test_time_passes_for_work_that_a_closed_loop_has_left(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """The threads of its executor go on with it, one call after the other."""
+    loop = clock.loop_factory()
+
+    async def main() -> None:
+        loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
+        loop.run_in_executor(None, sleep, 1.0)
+        loop.run_in_executor(None, int)
+        await asyncio.sleep(0.5)
+
+    loop.run_until_complete(main())
+    loop.close()
+    clock.advance(1.0)
+
+    assert elapsed() == 1.5
+
+
 def test_coroutines_and_calls_on_threads_of_the_pool_share_the_clock(
     clock: VirtualClock, elapsed: Callable[[], float]
 ) -> None:
