@@ -125,6 +125,30 @@ def test_a_child_of_a_fork_counts_from_nothing() -> None:
     assert set(ledger.read().counts["shop"].values()) == {0}
 
 
+def test_a_reading_in_the_middle_of_a_fold_loses_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler or a finalizer may call guarded functions and read, while its thread folds."""
+    ledger = Ledger()
+    counters = entered(ledger)
+    counters.add(FAILED, {"ft.timeout.executionDuration": 1.0})
+    nested: list[float] = []
+    plus = Durations.plus
+
+    def interrupted(samples: Durations, more: Durations) -> Durations:
+        if not nested:
+            nested.append(-1)
+            counters.add(FAILED, {"ft.timeout.executionDuration": 2.0})
+            nested.append(ledger.read().counts["shop"][FAILED[0]])
+        return plus(samples, more)
+
+    monkeypatch.setattr(Durations, "plus", interrupted)
+
+    ledger.read()
+    reading = ledger.read()
+    assert nested == [-1, 0]
+    assert reading.counts["shop"][FAILED[0]] == 2
+    assert sum(reading.durations["shop"]["ft.timeout.executionDuration"].sums) == 3.0
+
+
 def test_an_account_that_goes_while_it_is_read_is_in_the_reading_once() -> None:
     """A signal handler may read, or make a guard, while its thread reads."""
     ledger = Ledger()
