@@ -121,7 +121,10 @@ class ThreadCall:
             if self.parent is None and innermost is not NO_DEADLINE and (deadlines := binding_deadlines(innermost)):
                 self._watch = DetachedCallWatch(deadlines, _check_later, self._fail_at_deadline)
                 self._watch.check()
-            self.run(None, may_run=False)
+            if self.stopped:
+                self._discard()  # no time is left
+            else:
+                self.run(None, may_run=False)
         except BaseException:
             self._discard()
             raise

@@ -13,6 +13,7 @@ import pytest
 
 from faulttolerance import (
     FaultToleranceDefinitionException,
+    Future,
     Guard,
     Interrupted,
     TimeoutException,
@@ -21,6 +22,7 @@ from faulttolerance import (
     bulkhead,
     circuit_breaker,
     circuit_breakers,
+    completed_future,
     configure,
     deadline,
     explain,
@@ -259,6 +261,27 @@ def test_no_detached_call_on_a_loop_begins_in_a_block_without_time_left() -> Non
         time.run(late())
 
     assert not ran
+
+
+def test_an_offloaded_call_without_time_left_asks_no_policy() -> None:
+    """By rule D2: it takes no permit of a rate limit, which a call with time left may need."""
+    from faulttolerance.testing import virtual_time
+
+    @asynchronous
+    @rate_limit(1, window="1h")
+    def guarded() -> Future[str]:
+        return completed_future("served")
+
+    async def late() -> None:
+        async with deadline(100):
+            time.advance(0.2)
+            with pytest.raises(TimeoutException, match="an enclosing deadline of this call passed"):
+                guarded().result(20)
+
+    with virtual_time() as time, pytest.raises(TimeoutException, match=r"deadline of 0\.1 s passed"):
+        time.run(late())
+
+    assert guarded().result(20) == "served"
 
 
 def test_no_guard_begins_a_call_in_a_call_without_time_left() -> None:
