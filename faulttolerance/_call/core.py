@@ -7,30 +7,9 @@ from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
 from typing import Any
 
+from .. import _policy as kinds
 from .._deadline.clock import clock
-from .._policy import (
-    Asynchronous,
-    AsynchronousNonBlocking,
-    BeforeRetry,
-    Bulkhead,
-    ChronoUnit,
-    CircuitBreaker,
-    CircuitBreakerName,
-    CustomBackoff,
-    ExponentialBackoff,
-    FailWhen,
-    Fallback,
-    FibonacciBackoff,
-    HonorRetryAfter,
-    Policy,
-    RateLimit,
-    Retry,
-    RetryBudget,
-    RetryWhen,
-    Timeout,
-    recalling_handler_in,
-    seconds,
-)
+from .._policy import ChronoUnit, Policy, recalling_handler_in, seconds
 from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
 from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLimitException
 from .bound_policies import conclude_of
@@ -39,21 +18,21 @@ from .error_log import ErrorLog
 from .row import AttemptBinding, Binding, Policies, Row, StrategyFactory, StrategyLookup
 
 
-def _retry_after(policy: HonorRetryAfter, report_error: back_off.ReportError) -> Any:
+def _retry_after(policy: kinds.HonorRetryAfter, report_error: back_off.ReportError) -> Any:
     from .._strategy.retry_after import RetryAfter
 
     return RetryAfter(seconds(policy.max_delay, ChronoUnit.MILLIS), policy.read, _wall_time, report_error)
 
 
-def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
+def _retry(policy: kinds.Retry, binding: Binding) -> Mapping[str, Any]:
     policies = binding.policies
-    when: Any = policies.get(RetryWhen)
-    honor: Any = policies.get(HonorRetryAfter)
-    asks = when is not None or honor is not None or CustomBackoff in policies
+    when: Any = policies.get(kinds.RetryWhen)
+    honor: Any = policies.get(kinds.HonorRetryAfter)
+    asks = when is not None or honor is not None or kinds.CustomBackoff in policies
     report_error = ErrorLog(binding.name) if asks else back_off.ignore_error
     delay, ceiling = seconds(policy.delay, policy.delay_unit), math.inf
     if policy.jitter_kind == "decorrelated":  # three times the last delay, repeated, would grow without end
-        ceiling = max(delay, seconds(ExponentialBackoff.max_delay, ChronoUnit.MILLIS))
+        ceiling = max(delay, seconds(kinds.ExponentialBackoff.max_delay, ChronoUnit.MILLIS))
     growth = _growth(policies, delay, report_error)
     values: tuple[int, float, Any, float, Any, Any] = (
         policy.max_retries,
@@ -65,7 +44,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     )
     # A shared retry is kept for ever, so it must contain no object of the application.
     failures: tuple[Any, ...] = (*policy.retry_on, *policy.abort_on)  # type: ignore[misc]  # tuples once they are checked
-    is_result_stored = recalling_handler_in(policies.get(Fallback)) is not None
+    is_result_stored = recalling_handler_in(policies.get(kinds.Fallback)) is not None
     is_own = policy.jitter_kind != "added" or is_result_stored
     if asks or growth or is_own or any(one.__module__ != "builtins" for one in failures):
         decides = retry.Retry(
@@ -88,12 +67,12 @@ def _growth(
 ) -> back_off.BackOff | back_off.CustomBackOff | None:
     """Return the growth of the delays that a policy beside the retry declares, or ``None``."""
     for policy in policies.values():
-        if isinstance(policy, ExponentialBackoff):
+        if isinstance(policy, kinds.ExponentialBackoff):
             maximum = seconds(policy.max_delay, policy.max_delay_unit)
             return back_off.Exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
-        if isinstance(policy, FibonacciBackoff):
+        if isinstance(policy, kinds.FibonacciBackoff):
             return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
-        if isinstance(policy, CustomBackoff):
+        if isinstance(policy, kinds.CustomBackoff):
             return back_off.CustomBackOff(policy.value, delay, report_error)
     return None
 
@@ -116,14 +95,17 @@ def _wall_time() -> float:
 _RETRY_BUDGET = StrategyFactory(budget_of, lambda budget, policy: budget.renew(policy.ratio, policy.burst))
 
 
-def _retry_budget(policy: RetryBudget, binding: Binding) -> Mapping[str, Any]:
-    return {"budget": binding.strategies.get(RetryBudget), "on_budget_refusal": binding.on_refusal_of(RetryBudget)}
+def _retry_budget(policy: kinds.RetryBudget, binding: Binding) -> Mapping[str, Any]:
+    return {
+        "budget": binding.strategies.get(kinds.RetryBudget),
+        "on_budget_refusal": binding.on_refusal_of(kinds.RetryBudget),
+    }
 
 
 _shared_values = lru_cache(circuit_breaker.CircuitValues)  # most guards have equal values
 
 
-def _circuit_values(policy: CircuitBreaker) -> circuit_breaker.CircuitValues:
+def _circuit_values(policy: kinds.CircuitBreaker) -> circuit_breaker.CircuitValues:
     return _shared_values(
         seconds(policy.delay, policy.delay_unit),
         policy.request_volume_threshold,
@@ -144,7 +126,7 @@ _BREAKER = StrategyFactory(
 
 def gate_values(policy: Any, binding: Binding) -> Mapping[str, Any]:
     """Return the values that a *policy* with a gate binds: the name, and its rule for failures."""
-    when: Any = binding.policies.get(FailWhen)
+    when: Any = binding.policies.get(kinds.FailWhen)
     # Beside a policy that names every exception, a predicate would add nothing.
     decides_alone = when is not None and when.exception is not None and policy.fail_on == (Exception,)
     gate = binding.strategies.get(type(policy))
@@ -159,11 +141,11 @@ def gate_values(policy: Any, binding: Binding) -> Mapping[str, Any]:
     }
 
 
-def _circuit_breaker(policy: CircuitBreaker, binding: Binding) -> Mapping[str, Any]:
+def _circuit_breaker(policy: kinds.CircuitBreaker, binding: Binding) -> Mapping[str, Any]:
     return {**gate_values(policy, binding), "slow": seconds(policy.slow, ChronoUnit.MILLIS)}
 
 
-def _limit_values(policy: RateLimit) -> rate_limit.LimitValues:
+def _limit_values(policy: kinds.RateLimit) -> rate_limit.LimitValues:
     window, spacing = seconds(policy.window, policy.window_unit), seconds(policy.min_spacing, policy.min_spacing_unit)
     kind: Any = policy.type.value  # type: ignore[union-attr]  # a member once it is checked
     max_wait = seconds(policy.max_wait, ChronoUnit.MILLIS)
@@ -176,23 +158,23 @@ _RATE_LIMIT = StrategyFactory(
 )
 
 
-def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
+def _rate_limit(policy: kinds.RateLimit, binding: Binding) -> Mapping[str, Any]:
     may_wait = _limit_values(policy).max_wait > 0.0 and binding.may_wait
-    limit, takes_turns = binding.decorated_limit(binding.strategies.get(RateLimit), may_wait)
+    limit, takes_turns = binding.decorated_limit(binding.strategies.get(kinds.RateLimit), may_wait)
     return {"rate_limit": limit, "takes_turns": takes_turns}
 
 
-def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
+def _timeout(policy: kinds.Timeout, binding: Binding) -> Mapping[str, Any]:
     limit = seconds(policy.value, policy.unit)
     bound: dict[str, Any] = {"seconds": limit or math.inf, "interrupt": policy.interrupt}
-    if not limit or not binding.is_enforced(Timeout):
+    if not limit or not binding.is_enforced(kinds.Timeout):
         return bound
     if binding.detached:
-        return {**bound, "left_behind": binding.strategies.get(Timeout)}
+        return {**bound, "left_behind": binding.strategies.get(kinds.Timeout)}
     return {**bound, "conclude": conclude_of(binding.asynchronous)}
 
 
-def _adapt_timeout(attempts: left_behind.LeftBehind, policy: Timeout) -> left_behind.LeftBehind:
+def _adapt_timeout(attempts: left_behind.LeftBehind, policy: kinds.Timeout) -> left_behind.LeftBehind:
     if policy.adaptive or attempts.limit is not None:
         attempts.follow(seconds(policy.value, policy.unit) if policy.adaptive else 0.0)
     return attempts
@@ -205,13 +187,13 @@ _TIMEOUT = StrategyFactory(
 )
 
 
-def _bulkhead_values(policy: Bulkhead) -> tuple[int, int, float, float]:
+def _bulkhead_values(policy: kinds.Bulkhead) -> tuple[int, int, float, float]:
     max_wait, latency = seconds(policy.max_wait, ChronoUnit.MILLIS), seconds(policy.latency, ChronoUnit.MILLIS)
     return policy.value, policy.waiting_task_queue, max_wait, latency
 
 
-def _bulkhead_of(name: str, policy: Bulkhead, strategies: StrategyLookup) -> bulkhead.Bulkhead:
-    breaker = strategies.get(CircuitBreaker)
+def _bulkhead_of(name: str, policy: kinds.Bulkhead, strategies: StrategyLookup) -> bulkhead.Bulkhead:
+    breaker = strategies.get(kinds.CircuitBreaker)
     lock = breaker.lock if breaker is not None else None  # one lock less per method
     limit, queue, max_wait, latency = _bulkhead_values(policy)
     return bulkhead.Bulkhead(limit, queue, name, max_wait=max_wait, latency=latency, now=_now, lock=lock)
@@ -226,47 +208,47 @@ _BULKHEAD = StrategyFactory(_bulkhead_of, lambda permits, policy: permits.resize
 
 def may_queue(policies: Policies, asynchronous: bool) -> bool:
     """Return whether calls may wait for a permit: asynchronous calls, and others with a longest wait."""
-    policy: Any = policies.get(Bulkhead)
+    policy: Any = policies.get(kinds.Bulkhead)
     return asynchronous or (policy is not None and _bulkhead_values(policy)[2] > 0.0)
 
 
-def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
+def _bulkhead(policy: kinds.Bulkhead, binding: Binding) -> Mapping[str, Any]:
     queues = may_queue(binding.policies, binding.asynchronous)
-    permits = binding.strategies.get(Bulkhead)
+    permits = binding.strategies.get(kinds.Bulkhead)
     decorated = binding.decorated_permits(permits, queues)
     if decorated is permits and not binding.may_wait:
         decorated = bulkhead.UnqueuedBulkhead(permits)
     return {"bulkhead": decorated, "queues": queues}
 
 
-ASYNCHRONOUS = Row(Asynchronous, excludes=AsynchronousNonBlocking)
-ASYNCHRONOUS_NON_BLOCKING = Row(AsynchronousNonBlocking)
+ASYNCHRONOUS = Row(kinds.Asynchronous, excludes=kinds.AsynchronousNonBlocking)
+ASYNCHRONOUS_NON_BLOCKING = Row(kinds.AsynchronousNonBlocking)
 FALLBACK = Row(
-    Fallback,
+    kinds.Fallback,
     lambda policy, _: {"fallback_on": policy.apply_on, "no_fallback_on": policy.skip_on},
     block_fault=("replaces a result, and a block has none", ""),
 )
 RETRY = (
-    Row(Retry, _retry),
-    Row(ExponentialBackoff, modifies=Retry, is_back_off=True),
-    Row(FibonacciBackoff, modifies=Retry, is_back_off=True),
-    Row(CustomBackoff, modifies=Retry, is_back_off=True),
-    Row(HonorRetryAfter, modifies=Retry),
-    Row(RetryWhen, modifies=Retry),
-    Row(BeforeRetry, modifies=Retry),
+    Row(kinds.Retry, _retry),
+    Row(kinds.ExponentialBackoff, modifies=kinds.Retry, is_back_off=True),
+    Row(kinds.FibonacciBackoff, modifies=kinds.Retry, is_back_off=True),
+    Row(kinds.CustomBackoff, modifies=kinds.Retry, is_back_off=True),
+    Row(kinds.HonorRetryAfter, modifies=kinds.Retry),
+    Row(kinds.RetryWhen, modifies=kinds.Retry),
+    Row(kinds.BeforeRetry, modifies=kinds.Retry),
 )
 """The retry, and what modifies it."""
 CIRCUIT_BREAKER = Row(
-    CircuitBreaker,
+    kinds.CircuitBreaker,
     _circuit_breaker,
     _BREAKER,
     is_gate=True,
     refusal=(CircuitBreakerOpenException, "an open circuit refuses"),
 )
-CIRCUIT_BREAKER_NAME = Row(CircuitBreakerName, modifies=CircuitBreaker)
-RATE_LIMIT = Row(RateLimit, _rate_limit, _RATE_LIMIT, refusal=(RateLimitException, "the rate limit refuses"))
-TIMEOUT = Row(Timeout, _timeout, _TIMEOUT)
-BULKHEAD = Row(Bulkhead, _bulkhead, _BULKHEAD, refusal=(BulkheadException, "a full bulkhead refuses"))
+CIRCUIT_BREAKER_NAME = Row(kinds.CircuitBreakerName, modifies=kinds.CircuitBreaker)
+RATE_LIMIT = Row(kinds.RateLimit, _rate_limit, _RATE_LIMIT, refusal=(RateLimitException, "the rate limit refuses"))
+TIMEOUT = Row(kinds.Timeout, _timeout, _TIMEOUT)
+BULKHEAD = Row(kinds.Bulkhead, _bulkhead, _BULKHEAD, refusal=(BulkheadException, "a full bulkhead refuses"))
 
 
 def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
@@ -281,14 +263,14 @@ CALL_WRAPPERS = Row(around_attempt=_around_attempt)
 
 def retry_budget(*, or_else: type[Policy] | None = None) -> Row:
     """Return the row of the retry budget, which may also modify the policy *or_else* instead of the retry."""
-    return Row(RetryBudget, _retry_budget, _RETRY_BUDGET, modifies=Retry, or_else=or_else)
+    return Row(kinds.RetryBudget, _retry_budget, _RETRY_BUDGET, modifies=kinds.Retry, or_else=or_else)
 
 
 def fail_when(*, or_else: type[Policy] | None = None) -> Row:
     """Return the row of ``@fail_when``, which may also modify the gate *or_else* instead of the circuit breaker."""
-    return Row(FailWhen, modifies=CircuitBreaker, or_else=or_else)
+    return Row(kinds.FailWhen, modifies=kinds.CircuitBreaker, or_else=or_else)
 
 
 def is_detached(policies: Container[type[Policy]]) -> bool:
     """Return whether calls under *policies* are asynchronous, independent of the function."""
-    return Asynchronous in policies or AsynchronousNonBlocking in policies
+    return kinds.Asynchronous in policies or kinds.AsynchronousNonBlocking in policies
