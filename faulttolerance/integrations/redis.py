@@ -204,8 +204,7 @@ class _GuardedConnection:
         if check_health:
             with SendRecord(None).current():
                 self.check_health()  # type: ignore[attr-defined]
-        _record_sending()
-        if not self._connect_callbacks:  # a subscriber, which has some, reads more answers than commands, or fewer
+        if _is_sent_by_call() or not self._connect_callbacks:  # a subscriber has some, and reads more than answers
             self._due += answers
         self._hurry()
         super().send_packed_command(command, check_health=False)  # type: ignore[misc]
@@ -236,12 +235,14 @@ class _AsyncGuardedConnection:
         if check_health:
             with SendRecord(None).current():
                 await self.check_health()  # type: ignore[attr-defined]
-        _record_sending()
+        _is_sent_by_call()
         await super().send_packed_command(command, check_health=False)  # type: ignore[misc]
 
 
-def _record_sending() -> None:
-    """Record that the commands of the running call may have arrived."""
+def _is_sent_by_call() -> bool:
+    """Record that the commands of the running call may have arrived; return whether there is one."""
     command = current_record.get(None)
-    if isinstance(command, _Command):
-        command.is_sent = True
+    if not isinstance(command, _Command):
+        return False
+    command.is_sent = True
+    return True
