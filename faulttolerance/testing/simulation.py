@@ -176,7 +176,7 @@ class Simulation:
         self._clock.loop().begin_task(coroutine, caller.name, lambda task: settle(caller, task.result))
 
     def _judge(self, caller: Future[Any]) -> None:
-        error = caller.exception()
+        error = Future.exception(caller)  # also that of a caller that needs one that was left out
         is_answer = isinstance(error, (asyncio.CancelledError, CancelledError, *self._expected))
         if error is not None and (not is_answer or isinstance(error, FaultToleranceDefinitionException)):
             self._run.fail(error)

@@ -270,6 +270,21 @@ def test_caller_on_which_the_scenario_counts_is_not_left_out() -> None:
     assert failure_of(scenario).callers == 3
 
 
+def test_caller_on_which_a_task_counts_is_not_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """The attempt without it is no failure of the scenario, and nothing is logged about it."""
+
+    def scenario(sim: Simulation) -> None:
+        first = sim.start(int)
+
+        async def use() -> None:
+            int(f"x{first.result()}")
+
+        sim.start(use)
+
+    assert failure_of(scenario).callers == 2
+    assert not caplog.records
+
+
 def test_invariant_is_checked_after_each_step() -> None:
     """A violation that lasts for a moment only is noticed."""
 
