@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any
 
 
@@ -28,20 +29,21 @@ class LastResults:
     def remember(self, key: Hashable, result: object, now: float) -> None:
         """Store a *result* in place of an older result."""
         entries = self._entries
-        entries[key] = result, now
-        self._use(key)
-        while len(entries) > self.max_entries:
-            try:
+        try:
+            entries[key] = result, now
+            entries.move_to_end(key)
+            while len(entries) > self.max_entries:
                 entries.popitem(last=False)
-            except KeyError:
-                return
+        except KeyError:
+            pass  # another thread needed the room
 
     def recall(self, key: Hashable, now: float) -> tuple[Any] | None:
         """Return the result for *key* in a tuple, or ``None`` if there is none that is young enough."""
         entry = self._entries.get(key)
         if entry is None or now - entry[1] >= self.max_age:
             return None
-        self._use(key)
+        with suppress(KeyError):  # another thread needed the room
+            self._entries.move_to_end(key)
         return (entry[0],)
 
     def reconfigure(self, max_age: float, max_entries: int) -> None:
@@ -55,9 +57,3 @@ class LastResults:
 
     def reset_after_fork(self, ident: int) -> None:
         """Keep everything in the child of a fork: no result belongs to a thread."""
-
-    def _use(self, key: Hashable) -> None:
-        try:
-            self._entries.move_to_end(key)
-        except KeyError:
-            pass  # another thread needed the room
