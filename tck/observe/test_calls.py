@@ -23,6 +23,7 @@ from faulttolerance import (
     circuit_breaker,
     circuit_breakers,
     configure,
+    deadline,
     explain,
     fallback,
     guards,
@@ -244,6 +245,15 @@ def test_a_rate_limit_that_is_enforced_again_admits_a_call_at_once_if_there_is_r
 
     assert guard.call(str, 20) == "20"
     assert clock.monotonic() == now
+
+
+def test_a_turn_beyond_the_deadline_is_seen_as_refused(invoke: Invoke) -> None:
+    """By rules X7, D2: an enforced rate limit refuses at once a call that would wait longer than it has time left."""
+    client, name = client_of(invoke, rate_limit(1, window="1s", max_wait="5s"), deadline(500))
+    with observing(client, "RateLimit"):
+        assert [invoke(client.service) for _ in range(4)] == ["served"] * 4
+
+        assert seen(name, "RateLimit") == 3
 
 
 # Time-out

@@ -8,6 +8,7 @@ from collections.abc import Hashable
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from ..._deadline.interruption import remaining
 from ..._strategy.bulkhead import Bulkhead, UnqueuedBulkhead, Waiter
 from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal, lasting_state
 from ..._strategy.rate_limit import PASSED, RateLimit, TurnWaiter
@@ -73,20 +74,23 @@ class ObservedRateLimit:
 
     def admit(self, now: float) -> None:
         """Admit the attempt, for any decision of the limit."""
-        refused = 0
+        refused, left = 0, remaining()
         with self._lock:
             while self._waiting and self._waiting[0][0] <= now:
                 at, place = self._waiting.popleft()
                 refused += self._is_refused_locked(place, at)
-            refused += self._is_refused_locked(TurnWaiter(PASSED, bool), now)
+            refused += self._is_refused_locked(TurnWaiter(PASSED, bool), now, left)
         for _ in range(refused):
             self._tell()
 
-    def _is_refused_locked(self, place: TurnWaiter, now: float) -> bool:
+    def _is_refused_locked(self, place: TurnWaiter, now: float, left: float | None = None) -> bool:
         try:
             if not self._may_wait:
                 self._limit.admit(now)
             elif wait := self._limit.request_turn(place, now):
+                if left is not None and left <= wait:
+                    self._limit.leave(place, now)
+                    return True
                 self._waiting.append((now + wait, place))
         except RefusedException:
             return True
