@@ -46,9 +46,13 @@ class RollingWindow:
             if results is _NO_RESULTS:
                 results = self._results = _NO_RESULTS[:]
             results += _FAILURE if failed else _SUCCESS
-            self.failures += failed
-            self.is_full = at + 1 == self.size
-        self._next = at + 1 if at + 1 < self.size else 0
+            if failed:
+                self.failures += 1
+        at += 1
+        if at < self.size:
+            self._next = at
+        else:
+            self._next, self.is_full = 0, True
 
     def resize(self, size: int) -> None:
         """Change the length; the newest results stay."""
