@@ -95,7 +95,7 @@ def test_an_observed_rate_limit_reports_the_refusals_of_one_that_is_obeyed(seed:
     chance = random.Random(seed)
     obeyed, inner = (RateLimit("acme", LimitValues(3, 1.0, 0.0, "rolling")) for _ in range(2))
     told = Told()
-    observed, refused, now = ObservedRateLimit(inner, told, may_wait=True), 0, 0.0
+    observed, refused, now = ObservedRateLimit(inner, told, lambda: None, may_wait=True), 0, 0.0
     for _ in range(300):
         now += chance.random() / 2
         refused += refuses(lambda: obeyed.admit(now))  # noqa: B023
@@ -108,7 +108,7 @@ def test_an_attempt_that_would_wait_for_a_turn_is_not_refused() -> None:
     """By rule X7: the attempt takes its turn when that comes."""
     told = Told()
     observed = ObservedRateLimit(
-        RateLimit("acme", LimitValues(1, 1.0, 0.0, "rolling", max_wait=2.0)), told, may_wait=True
+        RateLimit("acme", LimitValues(1, 1.0, 0.0, "rolling", max_wait=2.0)), told, lambda: None, may_wait=True
     )
     seen = []
     for now in (0.0, 0.0, 0.0, 0.0, 1.5, 1.5, 2.0, 9.0):
@@ -123,7 +123,7 @@ def test_an_attempt_that_may_not_wait_for_a_turn_would_be_refused() -> None:
     """By rule X7: a hedge takes no turn, so it takes none from calls behind it."""
     told = Told()
     inner = RateLimit("acme", LimitValues(1, 1.0, 0.0, "rolling", max_wait=2.0))
-    observed = ObservedRateLimit(inner, told, may_wait=False)
+    observed = ObservedRateLimit(inner, told, lambda: None, may_wait=False)
     for _ in range(2):
         observed.admit(0.0)
 

@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from ..._call.row import AttemptBinding, Binding, Layer, Row
+from ..._deadline.interruption import remaining
 from ..._metrics.catalogue import Metric, Schema, schema_of_metric
 from ..._metrics.counters import Counters
 from ..._policy import Bulkhead, ChronoUnit, Policy, RateLimit, seconds
@@ -48,7 +49,7 @@ def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
         return limit, may_wait
     from .strategy import ObservedRateLimit
 
-    return ObservedRateLimit(limit, tell, may_wait=may_wait), False
+    return ObservedRateLimit(limit, tell, remaining, may_wait=may_wait), False
 
 
 def _permits(permits: Any, may_queue: bool, binding: Binding) -> Any:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from ..._deadline.interruption import remaining
 from ..._strategy.bulkhead import Bulkhead, UnqueuedBulkhead, Waiter
 from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal, lasting_state
 from ..._strategy.rate_limit import PASSED, RateLimit, TurnWaiter
@@ -59,13 +58,15 @@ class ObservedRateLimit:
     Args:
         limit: The limit.
         tell: Called for each attempt that the limit would have refused.
+        left: Returns the seconds until the nearest deadline, before which the turn of a waiting attempt must come.
         may_wait: Whether attempts may wait for their turn if the limit is enforced.
     """
 
-    __slots__ = ("_limit", "_lock", "_may_wait", "_tell", "_waiting")
+    __slots__ = ("_left", "_limit", "_lock", "_may_wait", "_tell", "_waiting")
 
-    def __init__(self, limit: RateLimit, tell: OnRefusal, *, may_wait: bool) -> None:
+    def __init__(self, limit: RateLimit, tell: OnRefusal, left: Callable[[], float | None], *, may_wait: bool) -> None:
         self._limit = limit
+        self._left = left
         self._tell = tell
         self._may_wait = may_wait
         self._waiting: deque[tuple[float, TurnWaiter]] = deque()
@@ -74,7 +75,7 @@ class ObservedRateLimit:
 
     def admit(self, now: float) -> None:
         """Admit the attempt, for any decision of the limit."""
-        refused, left = 0, remaining()
+        refused, left = 0, self._left()
         with self._lock:
             while self._waiting and self._waiting[0][0] <= now:
                 at, place = self._waiting.popleft()
