@@ -48,7 +48,7 @@ class Callee:
         self._filled_at = now
         verdict = SUCCESS if self._tokens >= 1 else FAILURE
         self._tokens -= verdict == SUCCESS
-        self._count(tier, verdict.value)
+        self._count(tier, verdict)
         self.simulation.after(0.01, lambda: throttle.settle(era, None, verdict, self.simulation.now))
 
     def _count(self, tier: Criticality, end: str) -> None:
@@ -62,7 +62,7 @@ class Callee:
     @property
     def accepted(self) -> float:
         """Calls that were accepted per second."""
-        return sum(count for (_, end), count in self.ends.items() if end == SUCCESS.value) / (SECONDS - WARM)
+        return sum(count for (_, end), count in self.ends.items() if end == SUCCESS) / (SECONDS - WARM)
 
 
 BEST_EFFORT, DEGRADED, NORMAL, CRITICAL = Criticality
