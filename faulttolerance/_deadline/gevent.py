@@ -74,7 +74,10 @@ class HubWatch:
 
     def look_soon(self) -> None:
         """Schedule an examination of the greenlet for the hub's next turn; called on any thread."""
-        self._loop.run_callback_threadsafe(self._look)
+        if get_ident() == self._ident:
+            self._loop.run_callback(self._look)
+        else:
+            self._loop.run_callback_threadsafe(self._look)
 
     def _stop(self, _: object) -> None:
         timer, self._timer, self.next = self._timer, None, inf

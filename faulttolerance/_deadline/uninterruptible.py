@@ -99,11 +99,13 @@ class uninterruptible(Blocks):  # noqa: N801
 class undisturbed(uninterruptible):  # noqa: N801
     """An ``uninterruptible`` block of the library's code; a deadline that passes in it interrupts after its end."""
 
-    def _leave(self, block: Any, error: BaseException | None) -> bool:
-        return super()._leave(block, error or BaseException())
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error if error is not None else _NOTHING_YET, trace)
 
-    def _after(self, block: Any, error: BaseException | None, outcome: bool) -> None:
-        watchdog.look_after(block.deadlines)
+
+_NOTHING_YET = BaseException()
 
 
 class _Block:
