@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Any
 
 from .._platform.event_loop import loop_here
 from .._platform.greenlets import lock_here
@@ -15,11 +16,10 @@ from ..typing import Timer
 from .clock import clock, raise_if_expired
 from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, effective_deadlines
 from .threads.callbacks import DeadlineCallback, call_due
-from .threads.chain import BindingMark, Entry, ThreadDeadlines, deadlines_here, uncovered
-from .uninterruptible import Blocks
+from .threads.chain import BindingMark, Entry, ThreadDeadlines, deadlines_here, latest_of, uncovered
 
 
-class on_deadline(Blocks):  # noqa: N801
+class on_deadline:  # noqa: N801
     """A ``with`` block inside a guarded body that calls *cancel* when the nearest deadline passes.
 
     Use it for code that no interruption ends: C code, and blocking calls off the main thread. ``connection.interrupt``
@@ -39,8 +39,8 @@ class on_deadline(Blocks):  # noqa: N801
     def __init__(self, cancel: Callable[[], object]) -> None:
         if not callable(cancel) or iscoroutinefunction(cancel) or iscoroutinefunction(type(cancel).__call__):
             raise TypeError(f"on_deadline(cancel) is {cancel!r}; allowed: a function without arguments, not async def")
-        super().__init__()
         self._cancel = cancel
+        self._entered: list[_Registration] = []
 
     def __enter__(self) -> None:
         registration = _Registration(self._cancel, sys._getframe(1))
@@ -49,21 +49,31 @@ class on_deadline(Blocks):  # noqa: N801
             self._entered.append(registration)
             registration.begin()
         except BaseException:
-            self._leave(registration)
+            self._remove(registration)
             raise
 
-    def _leave(self, block: _Registration, error: BaseException | None = None) -> bool:
-        block.end()
-        if block in self._entered:
-            self._entered.remove(block)
-        return False
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        registration: Any = None
+        try:
+            registration = latest_of(self._entered, sys._getframe(1))
+            self._remove(registration)
+        except BaseException:  # the handler of a signal raised; each step may be repeated
+            self._remove(registration or latest_of(self._entered, sys._getframe(1)))
+            raise
+
+    def _remove(self, registration: _Registration) -> None:
+        registration.end()
+        if registration in self._entered:
+            self._entered.remove(registration)
 
 
-class _Registration(DeadlineCallback):
-    """One entry into a block."""
+class _Registration:
+    """One entry into a block, with the mechanism that calls its ``cancel``."""
 
     def __init__(self, function: Callable[[], object], holder: FrameType) -> None:
-        super().__init__(function, lock_here())
+        self._cancel = DeadlineCallback(function, lock_here())
         self._callbacks: dict[DeadlineCallback, None] = {}
         self._timer: Timer | None = None
         self.holder = holder
@@ -71,27 +81,27 @@ class _Registration(DeadlineCallback):
 
     def begin(self) -> None:
         """Register for the nearest deadline of the running call, if there is a deadline."""
-        deadlines = self.deadlines
+        cancel, deadlines = self._cancel, self.deadlines
         when, entry = _nearest_of_thread(deadlines)
         deadline = _nearest_of_task(when)
         if deadline is not None:
-            self.when, self.is_effective = deadline.when, partial(_counts, deadline)
+            cancel.when, cancel.is_effective = deadline.when, partial(_counts, deadline)
             if _is_of_running_loop(deadline):
                 self._callbacks = deadline.callbacks_before()
-                self._callbacks[self] = None
+                self._callbacks[cancel] = None
                 return
         elif entry is not None:
-            self.when, self.entry, self.is_effective = when, entry, partial(_is_uncovered, deadlines, entry)
+            cancel.when, cancel.entry, cancel.is_effective = when, entry, partial(_is_uncovered, deadlines, entry)
         else:
             return
         self._callbacks = deadlines.callbacks
-        self._callbacks[self] = None
-        self._timer = clock.call_at(self.when, partial(_look, deadlines))
+        self._callbacks[cancel] = None
+        self._timer = clock.call_at(cancel.when, partial(_look, deadlines))
 
     def end(self) -> None:
         """Remove the registration; each step may be repeated."""
-        self.revoke()
-        self._callbacks.pop(self, None)
+        self._cancel.revoke()
+        self._callbacks.pop(self._cancel, None)
         if self._timer is not None:
             self._timer.cancel()
 

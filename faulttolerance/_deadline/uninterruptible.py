@@ -3,59 +3,27 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
-from .._platform.event_loop import loop_here
 from .._platform.loop_callback import to_its_end
 from .clock import clock, raise_if_expired
 from .task import DEFERRED, EXPIRED, NO_TASK, TaskDeadline, current, effective_deadlines
 from .threads.async_exception import withdraw
-from .threads.chain import Entry, ThreadDeadlines, deadlines_here, effective_entry
+from .threads.chain import Entry, ThreadDeadlines, deadlines_here, effective_entry, latest_of
 from .threads.watchdog import watchdog
 
 
-class Blocks:
-    """A context manager that may be entered again while a block of it runs, in any thread, coroutine or greenlet."""
-
-    def __init__(self) -> None:
-        self._entered: list[Any] = []
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        block: Any = None
-        try:
-            block = self._latest(sys._getframe(1))
-            outcome = self._leave(block, error)
-        except BaseException:
-            # The handler of a signal raised. The block is over all the same, and each step may be repeated.
-            self._leave(block or self._latest(sys._getframe(1)), error)
-            raise
-        self._after(block, error, outcome)
-
-    def _latest(self, holder: FrameType) -> Any:
-        """Return the latest block that the frame *holder* has entered, or else the running call, or else any code."""
-        entered, here = self._entered, deadlines_here()
-        own = [one for one in entered if one.holder is holder] or [one for one in entered if one.deadlines is here]
-        return (own or entered)[-1]
-
-    def _leave(self, block: Any, error: BaseException | None) -> bool:
-        """End *block*, which *error* leaves; each step may be repeated."""
-        raise NotImplementedError
-
-    def _after(self, block: Any, error: BaseException | None, outcome: bool) -> None:
-        """Continue after *block* with the *outcome* of ``_leave``."""
-
-
-class uninterruptible(Blocks):  # noqa: N801
+class uninterruptible:  # noqa: N801
     """A ``with`` block in which no deadline interrupts that ran when the block started.
 
     A deadline that passes during the block interrupts at the end of the block, unless an exception leaves the block:
     then that exception propagates first. A guarded call inside the block still has its own deadline. The block works in
     threads and in coroutines.
     """
+
+    def __init__(self) -> None:
+        self._blocks: list[_Block] = []
 
     def __enter__(self) -> None:
         block = _Block(sys._getframe(1))
@@ -67,14 +35,32 @@ class uninterruptible(Blocks):  # noqa: N801
             for deadline in effective_deadlines(current.get()):
                 block.held.append(deadline)
                 deadline.hold(block)
-            self._entered.append(block)
+            self._blocks.append(block)
         except BaseException:
             deadlines.innermost = block.outer
             for deadline in block.held:
                 deadline.release(block)
             raise
 
-    def _leave(self, block: Any, error: BaseException | None) -> bool:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        block: Any = None
+        try:
+            block = latest_of(self._blocks, sys._getframe(1))
+            is_due = self._leave(block, error)
+        except BaseException:
+            # The handler of a signal raised. The block is over all the same, and each step may be repeated.
+            self._leave(block or latest_of(self._blocks, sys._getframe(1)), error)
+            raise
+        if error is None:
+            raise_if_expired(clock.monotonic())
+            if is_due:
+                raise sys.modules["asyncio"].CancelledError
+        else:
+            watchdog.look_after(block.deadlines)
+
+    def _leave(self, block: _Block, error: BaseException | None) -> bool:
         """Release all deadlines; return whether the running task must be interrupted for one of them now."""
         _take_off(block.deadlines, block.mask)
         is_due = False
@@ -83,17 +69,9 @@ class uninterruptible(Blocks):  # noqa: N801
             task = deadline.task  # before the check: the end of the deadline removes it
             if deadline.state == DEFERRED and not deadline.is_held and deadline.effective is deadline:
                 is_due = _deliver(deadline, task, now=error is None) or is_due
-        if block in self._entered:
-            self._entered.remove(block)
+        if block in self._blocks:
+            self._blocks.remove(block)
         return is_due
-
-    def _after(self, block: Any, error: BaseException | None, outcome: bool) -> None:
-        if error is None:
-            raise_if_expired(clock.monotonic())
-            if outcome:
-                raise sys.modules["asyncio"].CancelledError
-        else:
-            watchdog.look_after(block.deadlines)
 
 
 class undisturbed(uninterruptible):  # noqa: N801
@@ -133,15 +111,20 @@ def _take_off(deadlines: ThreadDeadlines, mask: Entry) -> None:
 
 def _deliver(deadline: TaskDeadline, task: Any, now: bool) -> bool:
     """Interrupt *task* for *deadline*, which was held back; return whether the running task must raise *now* for it."""
-    loop = loop_here()
-    is_mine = task is NO_TASK or (loop is not None and sys.modules["asyncio"].current_task(loop) is task)
+    asyncio = sys.modules["asyncio"]
+    try:
+        is_mine = task is NO_TASK or asyncio.current_task() is task
+    except RuntimeError:  # no loop runs on this thread
+        is_mine = False
     if is_mine and now:
         deadline.state = EXPIRED
         return True
     if task is not NO_TASK:
         # For another task, or at the next wait of this task; the call may be over by then.
-        with suppress(RuntimeError):  # the loop was closed, and runs none of its tasks any more
+        try:
             task.get_loop().call_soon_threadsafe(to_its_end(_expire_if_deferred, deadline), None)
+        except RuntimeError:
+            pass  # the loop was closed, and runs none of its tasks any more
     return False
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from sys import modules
+from types import CoroutineType
 from typing import Any
 
 from ..._log import ERROR, log
@@ -29,6 +30,8 @@ _FAILED = "the function of on_deadline failed: %r"
 
 class DeadlineCallback:
     """One call that is made when a deadline passes, unless its block was left before."""
+
+    __slots__ = ("_ended", "_function", "_owner", "_start_token", "entry", "is_effective", "is_over", "when")
 
     def __init__(self, function: Callable[[], object], lock: Any) -> None:
         self._function = function
@@ -55,7 +58,10 @@ class DeadlineCallback:
         if not take(self._start_token):
             return
         try:
-            self._function()
+            result = self._function()
+            if isinstance(result, CoroutineType):
+                result.close()
+                raise TypeError("the function returned a coroutine, and nothing awaits it")
         except Exception as error:
             log(ERROR, _FAILED, self._function, error=error)
         finally:

@@ -146,6 +146,16 @@ def deadlines_here() -> ThreadDeadlines:
     return deadlines
 
 
+def latest_of(entered: list[Any], holder: FrameType) -> Any:
+    """Return the latest of *entered*, the blocks of one context manager, that the frame *holder* has entered.
+
+    If it has entered none, return the latest of the running call, or else of any.
+    """
+    here = deadlines_here()
+    own = [one for one in entered if one.holder is holder] or [one for one in entered if one.deadlines is here]
+    return (own or entered)[-1]
+
+
 def current_greenlet() -> Any:
     """Return the running greenlet; ``None`` if it is the first greenlet of its thread."""
     getcurrent = getattr(sys.modules.get("greenlet"), "getcurrent", None)
