@@ -173,7 +173,7 @@ def _blaming(policies: Policies) -> Findings:
 
 def _insistent(policies: Policies) -> Findings:
     retry = _retry_by_sets(policies)
-    for kind, error, refuses in _REFUSALS if retry is not None else ():
+    for kind, error, refuses in _REFUSALS if retry else ():
         waits = HonorRetryAfter in policies and error in (CircuitBreakerOpenException, RateLimitException)
         if kind not in policies or waits or error in retry.retry_on or _names(error, retry.abort_on):
             continue

@@ -91,7 +91,7 @@ def _sleep(seconds: float, alarm: Alarm | None = None) -> None:
 
 
 def _call_at(when: float, callback: Callable[[], object]) -> Timer:
-    return watchdog.call_at(when, callback) if threads_are_real() else GreenletTimer(when, callback)
+    return watchdog.call_at(when, callback) if threads_are_real() else GreenletTimer(when, callback)  # pyright: ignore[reportReturnType]
 
 
 class _SystemClock:

@@ -414,11 +414,11 @@ class _StreamUnary(_Guarded, grpc.aio.StreamUnaryClientInterceptor):  # type: ig
 
 
 class _UnaryStream(_Guarded, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
-    intercept_unary_stream = _Guarded._begin
+    intercept_unary_stream = _Guarded._begin  # pyright: ignore[reportAssignmentType]
 
 
 class _StreamStream(_Guarded, grpc.aio.StreamStreamClientInterceptor):  # type: ignore[misc]
-    intercept_stream_stream = _Guarded._begin
+    intercept_stream_stream = _Guarded._begin  # pyright: ignore[reportAssignmentType]
 
 
 async def _finish_async(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:

@@ -120,7 +120,7 @@ def _forced(where: str, target: Target, values: Values, state: StateName | None 
 class _ForcedStrategies(Strategies):
     """Strategies of which some are made for a block; ``own`` are those of the target."""
 
-    own = Strategies()
+    own = Strategies()  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
 
 
 class _Forced(TargetWrapper):

@@ -31,7 +31,7 @@ SKIPS = "skips"
 RETURNS = "returns"
 """The function may return, and then the result depends on its caller."""
 
-ACQUIRE_RELEASE = dict.fromkeys(("__aenter__", "__enter__", "acquire"), ACQUIRES)
+ACQUIRE_RELEASE: dict[str, str] = dict.fromkeys(("__aenter__", "__enter__", "acquire"), ACQUIRES)
 ACQUIRE_RELEASE |= dict.fromkeys(("__aexit__", "__exit__", "release"), RELEASES)
 """The names of functions that acquire or release something, and which of both they do."""
 

@@ -378,7 +378,7 @@ class ThreadedLink(ServerLink):
 
     def _start_connect_timer(self) -> Timer:
         """Return a timer that abandons the fleet if connecting takes too long, as in a failing look-up of names."""
-        return watchdog.call_at(native.monotonic() + max(self.patience, _CONNECTING_SECONDS), self._give_up)
+        return watchdog.call_at(native.monotonic() + max(self.patience, _CONNECTING_SECONDS), self._give_up)  # pyright: ignore[reportReturnType]
 
     def _give_up(self) -> None:
         self._lose("no connection in time")
