@@ -1133,6 +1133,16 @@ def test_a_coroutine_is_awaited_on_a_loop_whose_task_factory_takes_no_context() 
     assert asyncio.run(main()) == "mine"
 
 
+def give_up(future: Future[Any], body: Body, end: str, clock: StillClock) -> None:
+    """End the call of a body that has begun, by its deadline or by its caller, and leave the body running."""
+    assert body.begun.wait(PATIENCE)
+    if end == "cancel":
+        future.cancel(may_interrupt=False)
+    else:
+        clock.advance()
+    wait_until(future.done)
+
+
 @pytest.mark.parametrize("end", ["deadline", "cancel"])
 def test_a_coroutine_that_comes_too_late_is_closed(time_stands_still: StillClock, end: str) -> None:
     """It never begins, and Python does not complain that it was never awaited."""
@@ -1143,12 +1153,7 @@ def test_a_coroutine_that_comes_too_late_is_closed(time_stands_still: StillClock
         begun.append("begun")
 
     future = Call(lambda: (body(), coroutine())[1], seconds=LONG)()
-    assert body.begun.wait(PATIENCE)
-    if end == "cancel":
-        future.cancel(may_interrupt=False)
-    else:
-        time_stands_still.advance()
-    wait_until(future.done)
+    give_up(future, body, end, time_stands_still)
 
     body.open.set()
     assert shutdown(PATIENCE)
@@ -1164,12 +1169,7 @@ def test_a_future_that_comes_too_late_is_cancelled(time_stands_still: StillClock
     body, bulkhead = Body(reply), Bulkhead(1, 1)
 
     future = Call(body, seconds=LONG, interrupt=False, bulkhead=bulkhead)()
-    assert body.begun.wait(PATIENCE)
-    if end == "cancel":
-        future.cancel(may_interrupt=False)
-    else:
-        time_stands_still.advance()
-    wait_until(future.done)
+    give_up(future, body, end, time_stands_still)
     body.open.set()
 
     wait_until(lambda: not bulkhead.held)
