@@ -54,11 +54,10 @@ class Partitioning:
         key_of, use, place, paths = self._key_of, self._partitions.use, self._place, self._paths
 
         def partitioned(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            pin = None
+            key = key_of(*args, **kwargs)
+            partition = use(key)
+            pin = partition.pin
             try:
-                key = key_of(*args, **kwargs)
-                partition = use(key)
-                pin = partition.pin
                 if partition.is_gone:
                     partition, pin = place(key)
                 return (paths.get(partition) or self._path(partition))(args, kwargs)
@@ -66,11 +65,10 @@ class Partitioning:
                 del pin  # the traceback of a failure keeps this frame
 
         async def partitioned_async(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            pin = None
+            key = key_of(*args, **kwargs)
+            partition = use(key)
+            pin = partition.pin
             try:
-                key = key_of(*args, **kwargs)
-                partition = use(key)
-                pin = partition.pin
                 if partition.is_gone:
                     partition, pin = place(key)
                 return await (paths.get(partition) or self._path(partition))(args, kwargs)
