@@ -58,7 +58,6 @@ class Account:
         "_batches",
         "_counts",
         "_durations",
-        "_folding",
         "first_try_durations",
         "meter",
         "name",
@@ -66,9 +65,10 @@ class Account:
         "schema",
     )
 
-    # Folding is short and rare: one lock serves all accounts, renewed in the child of a fork. It is reentrant, and an
-    # account is marked while it is folded: a signal handler or a finalizer may count or read while its thread holds it.
+    # Folding is short and rare: one lock serves all accounts, renewed in the child of a fork. It is reentrant: a signal
+    # handler or a finalizer may count or read while its thread holds it, but must not fold in the middle of a fold.
     lock: ClassVar = RLock()
+    is_folding: ClassVar = False
 
     def __init__(self, name: str, schema: Schema) -> None:
         # One label that cannot be encoded would end the whole scrape or export.
@@ -82,7 +82,6 @@ class Account:
         self._batches: Mapping[tuple[Series, ...], list[None]] = _NOTHING
         self._counts: Mapping[Series, int] = _NOTHING  # the folded counts; a missing series counts 0
         self._durations: Mapping[str, Durations] = _NOTHING
-        self._folding = False
 
     def fold(self) -> None:
         """Fold the appended entries into the counts, unless another thread does so already."""
@@ -117,7 +116,6 @@ class Account:
 
     def reset_after_fork(self) -> None:
         """Reset all counts to 0 in the child of a fork."""
-        self._folding = False
         self._counts = self._durations = _NOTHING
         self.first_try_durations.clear()
         self.others.clear()
@@ -125,9 +123,9 @@ class Account:
             batch.clear()
 
     def _fold_locked(self) -> None:
-        if self._folding:
+        if Account.is_folding:
             return
-        self._folding = True
+        Account.is_folding = True
         try:
             counts, durations = dict(self._counts), dict(self._durations)
             # A call's last entry is in a batch. Batches are taken first, so that the call's other entries come with it.
@@ -151,7 +149,7 @@ class Account:
                 _add(durations, name, _by_bucket(few))
             self._counts, self._durations = counts, durations
         finally:
-            self._folding = False
+            Account.is_folding = False
 
 
 def _add(durations: dict[str, Durations], name: str, more: Durations) -> None:
@@ -305,7 +303,7 @@ class Ledger:
     def reset_after_fork(self) -> None:
         """Reset all counts to 0 in the child of a fork, where a thread that held the lock does not exist."""
         self._lock, self._is_read = RLock(), False
-        Account.lock = RLock()
+        Account.lock, Account.is_folding = RLock(), False
         self._final = Reading({}, {})
         for account in self._accounts:
             account.reset_after_fork()
