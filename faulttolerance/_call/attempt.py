@@ -81,8 +81,9 @@ def compose(
             by the result.
     """
     policies.function, policies.awaits, policies.environment = function, awaits, environment
-    policies.fallbacks, policies.before_retry = fallbacks, before_retry
-    policies.has_continuation = policies.detached or policies.retry is not None or bool(fallbacks)
+    policies.fallbacks = fallbacks
+    if before_retry is not None:
+        policies.before_retry = before_retry
     policies.continue_call = _continue_first
     call = _bound_attempt(policies)
     policies.attempt = ref(call)
@@ -113,6 +114,7 @@ def flags_of(policies: BoundPolicies) -> Flags:
         "DETACHED": detached,
         "BUDGET": policies.budget is not None,
         "GATE": policies.gate is not None,
+        "CONTINUES": policies.gate is not None and (detached or retry is not None or bool(policies.fallbacks)),
         "RATE_LIMIT": policies.rate_limit is not None,
         "DEADLINE": deadline,
         "LATE_ONLY": deadline and not policies.interrupt,
@@ -140,7 +142,7 @@ if TYPE_CHECKING:
     from .._strategy.retry_budget import RetryBudget
 
     ASYNC = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
-    CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = BLOCK = False
+    CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = BLOCK = CONTINUES = False
 
     class _Bound(BoundPolicies):
         """The policies as the functions below see them: they read each policy under the flag of that policy."""
@@ -205,8 +207,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             gate_state = state = policies.gate.state
             if not state.is_closed:
                 # Refusing must be cheap: nothing is held yet, and if nothing follows a failure, no more work is needed.
-                wait = 0.0 if policies.has_continuation else state.until - (began if CLOCKED else clock.monotonic())
-                if wait > 0.0:
+                if not CONTINUES and (wait := state.until - (began if CLOCKED else clock.monotonic())) > 0.0:
                     raise policies.report_refusal(policies.gate, wait, kwargs)
                 gate_state = NOT_ADMITTED
         try:  # the way in, outermost first

@@ -68,26 +68,54 @@ def conclude_of(asynchronous: bool) -> Conclude:
     return conclude
 
 
-class _Defaults:
-    """The attributes of ``BoundPolicies``, and their values if no policy determines them."""
+class _Usual:
+    """Attributes of ``BoundPolicies``, and their values if no policy determines them."""
 
     __slots__ = ()
 
     fallback_on: Exceptions | None = None
-    no_fallback_on: Exceptions = ()
     fallbacks: Sequence[tuple[str, Callback]] = ()
     """The functions whose result replaces a final failure, each under its name, in the order of their calls."""
     retry: Retry | None = None
+    gate: Gate | None = None
+    """The circuit breaker, or the policy in its place."""
+    deliver: Callable[[Gate], None] = _deliver_nothing
+    """Delivers the transitions of *gate* to listeners and sinks."""
+    seconds: float = 0.0
+    conclude: Conclude | None = None
+    """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` without a deadline."""
+    bulkhead: Bulkhead | None = None
+    asynchronous: bool = False
+    """Whether calls are awaited."""
+    counters: Counters | None = None
+    function: Callable[..., Any] = _no_attempt
+    """The function that attempts call."""
+    awaits: bool | None = True
+    """Whether its result is awaited, as ``attempt.compose`` defines it."""
+    environment: Environment | None = None
+    """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
+    attempt: Callable[[], Any] = _no_attempt
+    """Returns the function that makes an attempt, by a weak reference: that function refers to these policies."""
+    continue_call: Callable[..., Any] = _no_attempt
+    """Continues a call after its first attempt, with the arguments of ``attempt.continue_call``."""
+    checked_result_type: type | None = None
+    """The class of the last checked result, if it may be kept; ``object`` stands for all other classes."""
+    frequent_counts: tuple[list[None], ...] = ()
+    """Batches of frequent counts, created at first use; see ``create_frequent_counts``."""
+
+
+class _Rare:
+    """Likewise; most functions have these values, which take no memory for each of them."""
+
+    __slots__ = ()
+
+    no_fallback_on: Exceptions = ()
     before_retry: Hook | None = None
     """The code of the application that runs before each retry."""
     budget: RetryBudget | None = None
     """The budget that pays for retries."""
     on_budget_refusal: OnRefusal | None = None
     """Called for each retry that an exhausted budget would refuse, if the budget is only observed."""
-    gate: Gate | None = None
-    """The circuit breaker, or the policy in its place."""
-    deliver: Callable[[Gate], None] = _deliver_nothing
-    """Delivers the transitions of *gate* to listeners and sinks."""
     fail_on: Exceptions = (Exception,)
     skip_on: Exceptions = ()
     fail_when: Predicates | None = None
@@ -97,52 +125,29 @@ class _Defaults:
     rate_limit: RateLimit | None = None
     takes_turns: bool = False
     """Whether calls wait for their turn under the rate limit."""
-    seconds: float = 0.0
     interrupt: bool = True
-    conclude: Conclude | None = None
-    """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` without a deadline."""
     left_behind: LeftBehind | None = None
     """The detached attempts that have timed out and still run."""
-    bulkhead: Bulkhead | None = None
     queues: bool = False
     """Whether calls may wait for a permit: asynchronous calls, and others with a longest wait."""
-    asynchronous: bool = False
-    """Whether calls are awaited."""
     detached: bool = False
     """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
     is_block: bool = False
     """Whether the body is a block of code, whose end resumes a coroutine."""
-    counters: Counters | None = None
     counts_calls: bool = True
     """Whether no further policies wrap these policies, which then count the calls."""
-    has_continuation: bool = False
-    """Whether a failed attempt may be followed by another one, or by a fallback."""
-    function: Callable[..., Any] = _no_attempt
-    """The function that attempts call."""
-    awaits: bool | None = True
-    """Whether its result is awaited, as ``attempt.compose`` defines it."""
-    environment: Environment | None = None
-    """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
-    attempt: Callable[[], Any] = _no_attempt
-    """Returns the function that makes an attempt, by a weak reference: that function refers to these policies."""
-    around_retry: Callable[[Any], Any] = _unchanged
-    """Wraps that function for each attempt after the first."""
-    continue_call: Callable[..., Any] = _no_attempt
-    """Continues a call after its first attempt, with the arguments of ``attempt.continue_call``."""
-    checked_result_type: type | None = None
-    """The class of the last checked result, if it may be kept; ``object`` stands for all other classes."""
+    around_retry: Callable[[Any], Any] = staticmethod(_unchanged)
+    """Wraps the function of *attempt* for each attempt after the first."""
     warns_of_pending_result: bool = True
     """Whether no warning has been logged yet about results of synchronous calls that come later (rule R8)."""
     advice: str = ""
     """The advice in the error for awaitable results; empty if they are no error."""
-    frequent_counts: tuple[list[None], ...] = ()
-    """Batches of frequent counts, created at first use; see ``create_frequent_counts``."""
 
 
-_DEFAULTS = {name: vars(_Defaults)[name] for name in _Defaults.__annotations__}
+_USUAL = {name: vars(_Usual)[name] for name in _Usual.__annotations__}
 
 
-class BoundPolicies(_Defaults):
+class BoundPolicies(_Usual, _Rare):
     """The policies of one guarded function, bound to their state.
 
     Args:
@@ -151,13 +156,14 @@ class BoundPolicies(_Defaults):
             have their defaults.
     """
 
-    __slots__ = ("_counting", "name", *_DEFAULTS)
+    __slots__ = ("__dict__", "_counting", "name", *_USUAL)
 
     def __init__(self, name: str, **values: Any) -> None:
         self.name = name
         gate_name = values.pop("gate_name", "CircuitBreaker")
-        for attribute, value in {**_DEFAULTS, **values}.items():
-            setattr(self, attribute, value)
+        for attribute, value in {**_USUAL, **values}.items():
+            if attribute in _USUAL or value != getattr(self, attribute):
+                setattr(self, attribute, value)
         if self.asynchronous and self.retry is not None:
             self.retry.consults = self.retry.has_custom_delay or any(
                 map(is_coroutine_function, self.retry.predicates.all)

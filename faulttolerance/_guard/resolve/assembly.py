@@ -257,8 +257,9 @@ class _Assembly(NamedTuple):
             if not part.is_step:
                 continue
             policies = _bind(part, binding)
-            policies.is_block = binding.is_block
-            if call is None:
+            if binding.is_block:
+                policies.is_block = True
+            if call is None and self.advice:
                 policies.advice = self.advice
             call = compose(
                 function if call is None else _unpacking(call),
