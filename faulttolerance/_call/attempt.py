@@ -95,11 +95,6 @@ def _bound_attempt(policies: BoundPolicies) -> GuardedCall:
     return call(policies.function, policies, policies.environment, policies.awaits)  # type: ignore[no-any-return]
 
 
-def _attempt_in_finalizer(policies: BoundPolicies) -> Any:
-    """Return the function that makes a further attempt though the reference to it was cleared, before a finalizer."""
-    return policies.around_retry(_bound_attempt(policies))
-
-
 def flags_of(policies: BoundPolicies) -> Flags:
     """Return the flags of ``attempt`` for *policies*."""
     retry, detached = policies.retry, policies.detached
@@ -190,8 +185,10 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
         if ASYNC and WAITS and not (DETACHED or DEADLINE) and "trio" in modules:
             refuse_trio(policies.name)
         began = clock.monotonic() if CLOCKED else 0.0  # names of held resources: bound before any is acquired
+        if RATE_LIMIT:
+            requested = began
         if RATE_LIMIT or BULKHEAD:
-            requested, admitted_by = began, BY_NONE
+            admitted_by = BY_NONE
         if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
             permit: object = new_permit() if BULKHEAD else None
         if DEADLINE:
@@ -416,7 +413,8 @@ async def continue_call(
             retries.append(None)
             if len(retries) >= FOLD:
                 policies.counters.fold()
-        again = policies.attempt() or _attempt_in_finalizer(policies)
+        # A finalizer may run after the reference to the attempt was cleared.
+        again = policies.attempt() or policies.around_retry(_bound_attempt(policies))
         failure, result = await again(args, kwargs, call) if ASYNC else again(args, kwargs, call)
     if not ASYNC and type(result) is not policies.checked_result_type:
         policies.check_result(result, args)
