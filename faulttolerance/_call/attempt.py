@@ -191,13 +191,12 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             admitted_by = BY_NONE
         if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
             permit: object = new_permit() if BULKHEAD else None
-        if DEADLINE:
-            if ASYNC:
-                deadline = NO_DEADLINE
-            else:
-                deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
-                outer = deadlines.innermost
-                entry: Entry = NO_BLOCK if BLOCK else None
+        if DEADLINE and ASYNC:
+            deadline = NO_DEADLINE
+        elif DEADLINE:
+            deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
+            outer = deadlines.innermost
+            entry: Entry = NO_BLOCK if BLOCK else None
         if BULKHEAD or DETACHED:
             record: AttemptRecord = AttemptRecord() if DETACHED else None  # type: ignore[assignment]  # not needed yet
         if GATE:
@@ -222,10 +221,9 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if ASYNC:
                     deadline = begin_deadline(policies.seconds, due, policies.name)
                 else:
+                    entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
                     if BLOCK:
-                        entry = block_deadline((due, outer, NOT_WANTED) if LATE_ONLY else (due, outer))
-                    else:
-                        entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
+                        entry = block_deadline(entry)
                     deadlines.innermost = entry
                     if not deadlines.is_ready or due < watchdog.next:
                         watch_deadline(deadlines, due)
@@ -286,8 +284,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             failure, result = error, None  # and no more: an error in this place would lose the resources of the attempt
         held = permit if GATE or BULKHEAD else None
         try:
-            if BULKHEAD and permit in bulkhead.held:
-                del bulkhead.held[permit]
+            if BULKHEAD:
+                bulkhead.held.pop(permit, None)
             if DEADLINE and ASYNC:
                 deadline.end()
             elif DEADLINE and BLOCK:
