@@ -186,8 +186,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             refuse_trio(policies.name)
         began = clock.monotonic() if CLOCKED else 0.0  # names of held resources: bound before any is acquired
         if RATE_LIMIT:
-            requested = began
-        if RATE_LIMIT or BULKHEAD:
+            requested, admitted_by = began, BY_NONE
+        elif BULKHEAD:
             admitted_by = BY_NONE
         if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
             permit: object = new_permit() if BULKHEAD else None
@@ -284,8 +284,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             failure, result = error, None  # and no more: an error in this place would lose the resources of the attempt
         held = permit if GATE or BULKHEAD else None
         try:
-            if BULKHEAD:
-                bulkhead.held.pop(permit, None)
+            if BULKHEAD and permit in bulkhead.held:
+                del bulkhead.held[permit]  # no call, in which an interruption could arrive
             if DEADLINE and ASYNC:
                 deadline.end()
             elif DEADLINE and BLOCK:
