@@ -137,7 +137,7 @@ if TYPE_CHECKING:
     from .._strategy.retry_budget import RetryBudget
 
     ASYNC = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
-    CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = BLOCK = CONTINUES = False
+    CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = BLOCK = CONTINUES = HOOK = False
 
     class _Bound(BoundPolicies):
         """The policies as the functions below see them: they read each policy under the flag of that policy."""
@@ -145,6 +145,7 @@ if TYPE_CHECKING:
         environment: Any
         retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
         budget: RetryBudget  # pyright: ignore[reportIncompatibleVariableOverride]
+        before_retry: Hook  # pyright: ignore[reportIncompatibleVariableOverride]
         gate: Gate  # pyright: ignore[reportIncompatibleVariableOverride]
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -303,7 +304,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     failure = interrupted
             if progress is None:
                 progress, progress.began, progress.attempts = CallRecord(), requested if RATE_LIMIT else began, 1
-                progress.failure, progress.cause, progress.rejection, progress.is_counted = None, None, None, False
+                progress.failure, progress.cause, progress.is_counted, progress.is_heard = None, None, False, False
             if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
                 record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
                 record.requested, record.began = requested if RATE_LIMIT else began, began
@@ -339,6 +340,7 @@ def _continue_first(policies: BoundPolicies, *progress: Any) -> Any:
         "CONSULTS": retry is not None and retry.consults,
         "REJECTS": retry is not None and retry.predicates.result is not None,
         "COUNTED": policies.counters is not None,
+        "HOOK": policies.before_retry is not None,
     }
     policies.continue_call = specialized(continue_call, flags)
     try:
@@ -397,7 +399,8 @@ async def continue_call(
                     await policies.environment.pause(delay)
             elif delay:
                 pause(policies.name, delay)
-            if (hook := policies.before_retry) is not None:
+            if HOOK:
+                hook = policies.before_retry
                 with hook.error_log.suppress("the function of @before_retry failed; the retry is made anyway"):
                     if ASYNC:
                         await policies.environment.call(hook.run, args, kwargs, failure, call.attempts + 1)

@@ -49,7 +49,7 @@ def stop_between_attempts(policies: BoundPolicies) -> None:
         async def again(args: tuple[Any, ...], kwargs: Any, record: Any) -> Any:
             args[1].number = record.attempts
             await _stop()
-            record.is_untraced = False  # the application may have started a span meanwhile
+            record.is_untraced, record.is_heard = False, True  # the application may have started a span meanwhile
             return await attempt(args, kwargs, record)
 
         return again

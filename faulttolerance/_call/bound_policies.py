@@ -440,7 +440,7 @@ class BoundPolicies(_Usual, _Rare):
         if returned and call.stop is None and call.attempts > 1:
             if self.counters is not None:
                 self.frequent_counts[0].append(None)  # folded with the batch of retries, to which each such call adds
-            if sinks.wanted[Recovered](call):
+            if call.is_heard and sinks.wanted[Recovered](call):
                 sinks.send(Recovered(self.name, call.attempts), call)
             return
         applied, call.replaced_failure = call.stop is not None and call.replaced_failure is not None, None

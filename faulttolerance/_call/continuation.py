@@ -82,11 +82,13 @@ class CallRecord:
     """The failure of the last attempt."""
     cause: BaseException | None
     """The last failure of the attempts before it that was no refusal."""
-    rejection: FaultToleranceException | None
+    rejection: FaultToleranceException | None = None
     """The exception that stands for the last result that ``retry_when`` did not accept."""
     replaced_failure: BaseException | None = None
     """The failure for which the fallback was called."""
     is_counted: bool
+    is_heard: bool
+    """Whether sinks received a retry of the call; then its recovery is an event, too."""
     is_untraced = False
     """Whether no span records the call, as far as known."""
     _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # consecutive attempts with the same class of failure
@@ -229,7 +231,7 @@ def next_delay(
     if stop is None:
         if has_left:
             stop = Stop.LEFT
-        elif policies.environment is not None and replaces_cancellation(failure, policies.handled(args)):
+        elif failure.__context__ is not None and replaces_cancellation(failure, policies.handled(args)):
             stop = Stop.NOT_RETRYABLE
         elif vetoes and (veto_reason := veto_reason_for(policies.name, failure)):
             call.veto_reason, stop = veto_reason, Stop.VETOED
@@ -243,6 +245,7 @@ def next_delay(
                 except Exception:  # noqa: BLE001  # code of a failure that has attributes of its own
                     pass
             if sinks.wanted[RetryScheduled](call):
+                call.is_heard = True
                 sinks.send(RetryScheduled(policies.name, attempts, delay, failure), call)  # type: ignore[arg-type]
             return 0.0 if RetryDelays.skipped_by else delay
     call.stop = stop

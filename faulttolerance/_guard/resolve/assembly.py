@@ -257,8 +257,6 @@ class _Assembly(NamedTuple):
             if not part.is_step:
                 continue
             policies = _bind(part, binding)
-            if binding.is_block:
-                policies.is_block = True
             if call is None and self.advice:
                 policies.advice = self.advice
             call = compose(
@@ -404,7 +402,7 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
 
 def _bind(part: _Part, binding: Binding) -> BoundPolicies:
     """Return the policies of *part*, bound to the strategies of *binding*."""
-    values = dict(part.fixed)
+    values = dict(part.fixed, is_block=binding.is_block)
     for row in part.rows:
         assert row.bind is not None
         values |= row.bind(_policy_of(row, binding), binding)
