@@ -1,6 +1,6 @@
 """Blocks of code as guarded functions: ``with guard.attempt()``, ``for attempt in guard.attempts()``.
 
-The whole call is one coroutine of ``attempt`` and ``continue_call``, which stops where it would call the function. The
+The whole call is one coroutine of ``attempt``, which stops where it would call the function. The
 block runs there, and its end resumes the coroutine. Every decision is the same as in other calls.
 
 The exit of a block sends the outcome of the block to the coroutine in one step, the first after Python has begun to
@@ -20,8 +20,7 @@ from .._deadline.threads.instructions import goes_round
 from .._deadline.threads.roles import is_ours
 from .._execution.caller_thread import GuardedCall, pause
 from .._execution.environment import StoppedIteration
-from .bound_policies import BoundPolicies
-from .continuation import LOOP_LEFT
+from .continuation import LOOP_LEFT, CallRecord
 
 _CONTINUE, _NEXT_BLOCK, _BLOCK_START = 0, 1, 2
 """The stops of a call: nothing to report, another block follows, a block is about to start."""
@@ -40,26 +39,6 @@ def run_block(method: object, call: _BlockCall) -> Generator[int, BaseException 
     finally:
         del error  # it refers to this frame
     return LOOP_LEFT if call.has_left() else None
-
-
-def stop_between_attempts(policies: BoundPolicies) -> None:
-    """Start each attempt after the first only when the application enters another block."""
-
-    def stopping(attempt: Any) -> Any:
-        async def again(args: tuple[Any, ...], kwargs: Any, record: Any) -> Any:
-            args[1].number = record.attempts
-            await _stop()
-            record.is_untraced, record.is_heard = False, True  # the application may have started a span meanwhile
-            return await attempt(args, kwargs, record)
-
-        return again
-
-    policies.wrap_retries(stopping)
-
-
-@coroutine
-def _stop() -> Generator[int, Any, None]:
-    yield _NEXT_BLOCK
 
 
 class BlockingEnvironment:
@@ -104,6 +83,13 @@ class _BlockCall:
         while is_ours(step) and step.f_back is not None:
             step = step.f_back
         return step is not frame or not goes_round(frame.f_code, frame.f_lasti, loop)
+
+    @coroutine
+    def reach_next(self, record: CallRecord) -> Generator[int, Any, None]:
+        """Stop until the application enters another block, for the next attempt of *record*."""
+        self.number = record.attempts
+        yield _NEXT_BLOCK
+        record.is_untraced, record.is_heard = False, True  # the application may have started a span meanwhile
 
     def run(self, find: FindPath, method: object, awaited: bool) -> Generator[Any, Any, None]:
         """Yield at each stop of the call, for blocks of a coroutine if *awaited*, for others otherwise."""

@@ -55,10 +55,6 @@ def _no_attempt() -> None:
     pass
 
 
-def _unchanged(attempt: Any) -> Any:
-    return attempt
-
-
 def conclude_of(asynchronous: bool) -> Conclude:
     """Return the function that decides the outcome of calls, attempts or blocks under their own deadline."""
     if asynchronous:
@@ -77,6 +73,8 @@ class _Usual:
     fallbacks: Sequence[tuple[str, Callback]] = ()
     """The functions whose result replaces a final failure, each under its name, in the order of their calls."""
     retry: Retry | None = None
+    budget: RetryBudget | None = None
+    """The budget that pays for retries."""
     gate: Gate | None = None
     """The circuit breaker, or the policy in its place."""
     deliver: Callable[[Gate], None] = _deliver_nothing
@@ -94,10 +92,8 @@ class _Usual:
     """Whether its result is awaited, as ``attempt.compose`` defines it."""
     environment: Environment | None = None
     """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
-    attempt: Callable[[], Any] = _no_attempt
-    """Returns the function that makes an attempt, by a weak reference: that function refers to these policies."""
-    continue_call: Callable[..., Any] = _no_attempt
-    """Continues a call after its first attempt, with the arguments of ``attempt.continue_call``."""
+    fall_back: Callable[..., Any] = _no_attempt
+    """Ends a call whose last attempt failed, with the arguments of ``attempt.fall_back``."""
     checked_result_type: type | None = None
     """The class of the last checked result, if it may be kept; ``object`` stands for all other classes."""
     frequent_counts: tuple[list[None], ...] = ()
@@ -112,8 +108,6 @@ class _Rare:
     no_fallback_on: Exceptions = ()
     before_retry: Hook | None = None
     """The code of the application that runs before each retry."""
-    budget: RetryBudget | None = None
-    """The budget that pays for retries."""
     on_budget_refusal: OnRefusal | None = None
     """Called for each retry that an exhausted budget would refuse, if the budget is only observed."""
     fail_on: Exceptions = (Exception,)
@@ -136,8 +130,8 @@ class _Rare:
     """Whether the body is a block of code, whose end resumes a coroutine."""
     counts_calls: bool = True
     """Whether no further policies wrap these policies, which then count the calls."""
-    around_retry: Callable[[Any], Any] = staticmethod(_unchanged)
-    """Wraps the function of *attempt* for each attempt after the first."""
+    numbers_retries: bool = False
+    """Whether attempts after the first get their numbers, as the keyword ``NUMBER``."""
     warns_of_pending_result: bool = True
     """Whether no warning has been logged yet about results of synchronous calls that come later (rule R8)."""
     advice: str = ""
@@ -176,20 +170,6 @@ class BoundPolicies(_Usual, _Rare):
     def first_try_durations(self) -> list[float] | None:
         """The list to which the duration of a call that succeeds at once is appended; ``None`` without metrics."""
         return None if self.counters is None else self.counters.first_try_durations
-
-    def wrap_retries(self, wrap: Callable[[Any], Any]) -> None:
-        """Wrap the function that makes an attempt by *wrap*, for each attempt after the first."""
-        attempt, inner = self.attempt, self.around_retry
-        self.attempt = lambda: (call := attempt()) and wrap(call)
-        self.around_retry = lambda call: wrap(inner(call))
-
-    def number_retries(self) -> None:
-        """Pass the number of each attempt but the first among its keywords."""
-
-        def numbered(attempt: Any) -> Any:
-            return lambda args, kwargs, record: attempt(args, {**kwargs, NUMBER: record.attempts}, record)
-
-        self.wrap_retries(numbered)
 
     # The end of an attempt
 
@@ -437,12 +417,6 @@ class BoundPolicies(_Usual, _Rare):
             self._refill_budget(self.budget, call, succeeded=returned and call.stop is None)
         # Their tracebacks refer to the call that refers to this record.
         call.failure = call.cause = call.rejection = None
-        if returned and call.stop is None and call.attempts > 1:
-            if self.counters is not None:
-                self.frequent_counts[0].append(None)  # folded with the batch of retries, to which each such call adds
-            if call.is_heard and sinks.wanted[Recovered](call):
-                sinks.send(Recovered(self.name, call.attempts), call)
-            return
         applied, call.replaced_failure = call.stop is not None and call.replaced_failure is not None, None
         if self.counters is not None:
             fallback = self._fallback_label(applied)
@@ -452,6 +426,17 @@ class BoundPolicies(_Usual, _Rare):
                 result = LIMITS.get(call.stop, NOT_RETRYABLE) if applied or not returned else RETURNED
                 series = call_series(returned, fallback, call.attempts > 1, result)
             self.counters.add(series)
+
+    def recover(self, call: CallRecord) -> None:
+        """Count and report a call that succeeded after retries."""
+        call.is_counted = True
+        if self.budget is not None:
+            self._refill_budget(self.budget, call, succeeded=True)
+        call.failure = call.cause = call.rejection = None
+        if self.counters is not None:
+            self.frequent_counts[0].append(None)  # folded with the batch of retries, to which each such call adds
+        if call.is_heard and sinks.wanted[Recovered](call):
+            sinks.send(Recovered(self.name, call.attempts), call)
 
     def _fallback_label(self, applied: bool) -> str | None:
         """Return the label of the fallback in the count of a call; ``None`` if the call is counted elsewhere."""

@@ -215,10 +215,7 @@ def next_delay(
 
     *has_left* is whether the attempt, a block, has left the loop that would repeat it.
     """
-    retry = policies.retry
-    if retry is None:
-        call.stop = Stop.NOT_RETRYABLE
-        return None
+    retry: Retry = policies.retry  # type: ignore[assignment]  # where there is one
     elapsed, attempts = clock.monotonic() - call.began, call.attempts
     if attempts > 1:
         call.record_next(failure)

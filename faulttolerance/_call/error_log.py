@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._execution.caller_thread import Callback
+from .._execution.environment import Environment
 from .._log import WARNING, log
 
 
@@ -23,14 +24,6 @@ class ErrorLog:
         """Log that *what* failed with *error*."""
         self.log(f"an error in {what}", error)
 
-    @contextmanager
-    def suppress(self, words: str) -> Iterator[None]:
-        """Log an error of the block with the message *words*, once for each message, and raise no error."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001  # it changes nothing
-            self.log(words, error)
-
     def log(self, words: str, error: Exception) -> None:
         """Log *error* with the message *words*, once for each message."""
         if words not in self._logged:
@@ -39,7 +32,24 @@ class ErrorLog:
 
 
 class Hook(NamedTuple):
-    """Code of the application beside a call, whose errors change nothing."""
+    """Code of the application that runs before each retry; its errors are logged and change nothing."""
 
-    run: Callback
+    function: Callback
     error_log: ErrorLog
+
+    def run(self, *args: Any) -> None:
+        """Run the code of a synchronous call."""
+        with self._logged_errors():
+            self.function(*args)
+
+    async def run_in(self, environment: Environment, *args: Any) -> None:
+        """Run the code of a call that waits in *environment*."""
+        with self._logged_errors():
+            await environment.call(self.function, *args)
+
+    @contextmanager
+    def _logged_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  # it changes nothing
+            self.error_log.log("the function of @before_retry failed; the retry is made anyway", error)

@@ -1,6 +1,6 @@
 """The reduction of functions, written for every policy, to the policies of a guard.
 
-``attempt.attempt``, ``attempt.continue_call`` and the layer of ``@coalesce`` are ordinary Python, full of ``if GATE:``
+``attempt.attempt``, ``attempt.fall_back`` and the layer of ``@coalesce`` are ordinary Python, full of ``if GATE:``
 and ``if ASYNC:``. Here ``specialized`` evaluates these flags and drops the excluded parts. For a synchronous call,
 which has no ``await`` left, it also drops ``async``. It drops annotations and assertions, which only type checkers
 need. The rest keeps its file and its line numbers: a traceback or a debugger shows the lines of ``attempt.py`` that
@@ -52,7 +52,8 @@ def specialized(function: Callable[..., Any], flags: Flags) -> Callable[..., Any
 
     The reduction may fail for a temporary reason, such as deep recursion or short memory: the next guard tries again.
     """
-    key = tuple(sorted(flags.items()))
+    used = _names_in(function.__code__)
+    key = tuple(sorted((name, is_set) for name, is_set in flags.items() if name in used))
     try:
         return _specialized(function, key)
     except Exception:  # noqa: BLE001  # a problem with the library's text must not fail a call
@@ -64,6 +65,13 @@ def source_of(function: Callable[..., Any], flags: Flags) -> str:
     import ast
 
     return ast.unparse(_cut(function, flags))
+
+
+@cache
+def _names_in(code: CodeType) -> frozenset[str]:
+    """Return the global names that *code* uses, and the functions inside it."""
+    inner = (_names_in(one) for one in code.co_consts if isinstance(one, CodeType))
+    return frozenset(code.co_names).union(*inner)
 
 
 @cache

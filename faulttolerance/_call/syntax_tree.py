@@ -69,6 +69,14 @@ class _Cutter(ast.NodeTransformer):
             return None
         return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))
 
+    def visit_While(self, node: ast.While) -> ast.While:
+        """Give an endless loop the place of its first statement: CPython has an instruction for a line without code."""
+        self.generic_visit(node)
+        if isinstance(node.test, ast.Constant):
+            ast.copy_location(node.test, node.body[0])
+            node.lineno = node.test.lineno
+        return node
+
     def visit_Assert(self, node: ast.Assert) -> None:
         """Drop an assertion, which only states facts about the order of ``attempt.attempt`` for type checkers."""
 

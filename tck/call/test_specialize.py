@@ -223,7 +223,7 @@ def test_the_path_of_a_guard_leaves_out_the_policies_that_it_does_not_have() -> 
 
     text = explain(function, source=True)
 
-    assert "continue_call(policies" in text
+    assert "policies.fall_back(" in text
     assert "bulkhead" not in text
     assert "await " not in text
     assert ast.parse(text[text.index("def attempt") :])

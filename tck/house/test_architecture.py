@@ -50,9 +50,9 @@ MOST_LINES = 90
 MOST_LINES_OF_A_FILE = 500
 
 LARGE_FUNCTIONS = {
-    # One attempt under all policies, from which the policies that a function has not are cut away.
-    "_call/attempt.py attempt": (130, 155),
-    "_call/attempt.py attempt.call": (124, 144),
+    # The attempts of a call under all policies, from which the policies that a function has not are cut away.
+    "_call/attempt.py attempt": (158, 191),
+    "_call/attempt.py attempt.call": (152, 180),
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
 

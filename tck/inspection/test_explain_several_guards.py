@@ -89,7 +89,7 @@ def test_the_code_of_a_call_is_shown_for_guards_too(payments: Guard) -> None:
     @shared
     async def charge() -> None: ...
 
-    assert "continue_call(policies" in explain(payments, source=True)
+    assert "policies.fall_back(" in explain(payments, source=True)
     assert "async def" not in explain(payments, source=True)
     assert "async def" in explain(charge, source=True)
 

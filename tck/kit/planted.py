@@ -49,7 +49,7 @@ CODES = {
 """The codes by which mypy reports a mistake of each kind."""
 
 MISTAKES = [
-    Mistake("wrong argument", "permit or object(), get_ident(), ", "permit or object(), "),
+    Mistake("wrong argument", "admit(permit, get_ident(), ", "admit(permit, "),
     Mistake("wrong argument", "limit.admit(began)", "limit.admit(policies.name)"),
     Mistake("wrong argument", "environment.acquire(bulkhead, permit)", "environment.acquire(bulkhead)"),
     Mistake("wrong argument", "first_try_durations.append(ended - began", "first_try_durations.append(failure"),

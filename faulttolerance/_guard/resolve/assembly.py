@@ -9,7 +9,7 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from ..._call.attempt import attempt, compose, flags_of
-from ..._call.block import BlockingEnvironment, run_block, stop_between_attempts
+from ..._call.block import BlockingEnvironment, run_block
 from ..._call.bound_policies import NUMBER, BoundPolicies
 from ..._call.core import is_detached, may_queue
 from ..._call.error_log import ErrorLog, Hook
@@ -257,6 +257,8 @@ class _Assembly(NamedTuple):
             if not part.is_step:
                 continue
             policies = _bind(part, binding)
+            if policies.retry is not None and (place or any(row.numbers_retries() for row in binding.rows)):
+                policies.numbers_retries = True
             if call is None and self.advice:
                 policies.advice = self.advice
             call = compose(
@@ -267,10 +269,6 @@ class _Assembly(NamedTuple):
                 environment=self.environment,
                 awaits=self.awaits if call is None else self.environment is not None,
             )
-            if policies.retry is not None and (place or any(row.numbers_retries() for row in binding.rows)):
-                policies.number_retries()
-            if policies.is_block:
-                stop_between_attempts(policies)
         return call  # type: ignore[no-any-return]
 
     def _inner_path(self, binding: Binding, end: int, **changes: Any) -> GuardedCall:
