@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC
 from functools import partial
 from typing import Any, Final
 
@@ -74,13 +73,13 @@ def _header(headers: Any) -> str:
     return ""
 
 
-def _of_header(text: str, now: float) -> float:
+def _of_header(text: str, now: float) -> float | None:
     if re.fullmatch(_SECONDS, text):
         return float(text)
-    from email.utils import parsedate_to_datetime
+    from email.utils import mktime_tz, parsedate_tz
 
-    date = parsedate_to_datetime(text)
-    return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now)
+    date = parsedate_tz(text)
+    return max(0.0, mktime_tz(date) - now) if date is not None else None
 
 
 # gRPC: a google.rpc.Status in the trailing metadata, one of whose details is a google.rpc.RetryInfo
