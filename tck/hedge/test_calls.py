@@ -684,6 +684,17 @@ def test_a_hedge_that_is_only_observed_is_not_sent(way: Way) -> None:
 
 
 @ways
+@pytest.mark.parametrize("permits", [1, 2])
+def test_a_hedge_that_is_only_observed_needs_a_permit_beside_that_of_its_call(way: Way, permits: int) -> None:
+    """Rule X7: its decision is that of an enforced hedge, which is checked while its call runs."""
+    race = Race(way, (0.25, "slow"), configured="Hedge", hedge=AFTER_100, bulkhead={"value": permits})
+    observed = [count for (metric, _), count in race.run.counts.items() if metric == "ft.observed.total"]
+
+    assert race.outcomes == ["slow"]
+    assert sum(observed) == permits - 1
+
+
+@ways
 def test_a_hedge_that_is_only_observed_takes_no_token_from_retries(way: Way) -> None:
     """Rule X7: its decision has no effect, and is that of an enforced hedge with a budget of these values."""
     script = [(0.3, "slow")] * 4 + [(0.0, OSError()), (0.0, "retried")]

@@ -157,8 +157,9 @@ class AdaptiveThrottle:
         """Return whether no call would be refused, so that the throttle can be removed without loss."""
         return not self.probability(now)
 
-    has_room_to_spare = is_idle
-    """Where no call would be refused, a hedge takes nothing from others."""
+    def has_room_to_spare(self, now: float, permits: int) -> bool:
+        """Return whether no call would be refused, so that a hedge takes nothing from others."""
+        return not self.probability(now)
 
     def refusal(self, wait: float) -> ThrottleException:
         """Return the exception for a refused call; the moment of the next admission is unknown."""

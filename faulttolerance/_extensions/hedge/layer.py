@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 class Hedging:
     """Starts hedges beside the first attempt of one guarded function, whose calls are asynchronous."""
 
-    __slots__ = ("_budget", "_counters", "_hedge", "_inside", "_limit", "_may_send", "_name", "_take", "_tell")
-
     def __init__(self, binding: Binding) -> None:
         self._name = binding.name
         self._hedge: Hedge = binding.strategies.get(policy.Hedge)
@@ -215,8 +213,12 @@ def _shortest_timeout(policy: Any) -> float:
 
 
 def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:
-    """Return the check whether every gate and bulkhead would admit a hedge, if they are enforced (rule H2)."""
+    """Return the check whether every gate and bulkhead would admit a hedge, if they are enforced (rule H2).
+
+    A hedge that is only observed is checked when its call has ended, and released the permit that it needs itself.
+    """
     obeyed = [binding.strategies.get(kind) for kind in binding.policies if binding.is_enforced(kind)]
     limiting = [strategy.has_room_to_spare for strategy in obeyed if hasattr(strategy, "has_room_to_spare")]
     circuits = [strategy for strategy in obeyed if isinstance(strategy, CircuitBreaker)]
-    return lambda now: all(circuit.state.is_closed for circuit in circuits) and all(room(now) for room in limiting)
+    permits = 1 if binding.is_enforced(policy.Hedge) else 2
+    return lambda now: all(one.state.is_closed for one in circuits) and all(room(now, permits) for room in limiting)
