@@ -180,7 +180,7 @@ class Bulkhead:
         return self.max_wait or (0.0 if adaptive is None else adaptive.latency)
 
     def has_room_to_spare(self, now: float, permits: int) -> bool:
-        """Return whether *permits* are free, and the limit has not just fallen, so that an optional attempt has room."""
+        """Return whether *permits* are free, and the limit has not just fallen: an optional attempt has room."""
         adaptive = self.adaptive
         is_calm = adaptive is None or not adaptive.has_just_fallen(now)
         return is_calm and len(self.held) + permits <= self.limit and not len(self.waiting)
