@@ -355,6 +355,16 @@ def test_a_hedge_that_a_policy_refuses_was_never_there(way: Way) -> None:
     assert race.sent == [(1, 0.1)]
 
 
+@ways
+def test_the_price_of_a_hedge_that_a_policy_refuses_pays_for_the_next(way: Way) -> None:
+    """By rule H3: it is returned at once, while the call goes on."""
+    policies = {"retry_budget": {"ratio": 0, "burst": 1}, "rate_limit": {"value": 1, "window": "150ms"}}
+    race = Race(way, (1.0, "slow"), (0.1, "hedge"), hedge={**AFTER_100, "max_hedges": 2}, **policies)
+
+    assert race.outcomes == ["hedge"]
+    assert race.sent == [(2, 0.2)]
+
+
 def test_a_hedge_that_waits_for_a_thread_until_its_call_ends_costs_the_budget_nothing() -> None:
     """By rule H3: it was never sent."""
     configure(max_threads=1)

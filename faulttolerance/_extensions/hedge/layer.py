@@ -26,7 +26,6 @@ from ..._platform.event_loop import refuse_trio
 from ..._strategy.adaptive_timeout import LEAST
 from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.gate import OnRefusal
-from ...exceptions import TimeoutException
 from . import policy
 from .strategy import BURST, RATIO, Hedge, Race
 
@@ -142,7 +141,8 @@ class Hedging:
                 if failure is None and not run.cancelled():
                     self._succeed(race, number, now)
                 return run
-            race.fail(number, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
+            race.fail(number, failure, now, self._limit)
+            self._refund(race, {number})
         return None
 
     def _succeed(self, race: Race, number: int, now: float) -> None:
@@ -155,12 +155,13 @@ class Hedging:
         for run in list(runs.values()):
             with suppress(RuntimeError):  # its loop was closed, and will not run it
                 run.cancel()
-        for number in race.paid.difference(race.sent):
+        self._refund(race, race.paid)
+
+    def _refund(self, race: Race, numbers: set[int]) -> None:
+        """Return the price of those hedges that were never sent."""
+        for number in (race.paid & numbers).difference(race.sent):
             race.paid.remove(number)
             self._budget.give_back()
-
-    def _is_own_timeout(self, failure: BaseException, elapsed: float) -> bool:
-        return isinstance(failure, TimeoutException) and 0.0 < self._limit <= elapsed
 
     def _watched(self, call: GuardedCall, environment: Environment, tell: OnRefusal) -> GuardedCall:
         """Return the path of a call whose hedges are only counted, at its end (rule X7)."""
@@ -171,9 +172,8 @@ class Hedging:
                 result = await call(args, kwargs)
                 self._succeed(race, 0, clock.monotonic())
                 return result
-            except TimeoutException as failure:
-                now = clock.monotonic()
-                race.fail(0, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
+            except Exception as failure:
+                race.fail(0, failure, clock.monotonic(), self._limit)
                 raise
             finally:
                 race.end()

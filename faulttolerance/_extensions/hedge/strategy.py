@@ -18,6 +18,7 @@ from ..._strategy.gate import Gate, GateState, GateWrapper
 from ..._strategy.latencies import EVERY, Latencies
 from ..._strategy.retry_budget import RetryBudget
 from ..._strategy.verdict import NEUTRAL, Verdict
+from ...exceptions import TimeoutException
 
 RATIO: Final = 0.1
 BURST: Final = 10
@@ -130,11 +131,11 @@ class Race:
         if 0 not in self._failures:  # it won, or it lost (rule X4)
             self._hedge.learn(now - self.began)
 
-    def fail(self, number: int, failure: BaseException, now: float, *, timed_out: bool = False) -> None:
-        """Record the failure of an attempt, perhaps by its own time-out; a hedge that never started is ignored."""
+    def fail(self, number: int, failure: BaseException, now: float, limit: float = 0.0) -> None:
+        """Record a failure, perhaps the time-out of an attempt after *limit*; a hedge that never started is ignored."""
         if number == 0 or number in self.sent:
             self._failures[number] = failure
-        if number == 0 and timed_out:
+        if number == 0 and isinstance(failure, TimeoutException) and 0.0 < limit <= now - self.began:
             self._hedge.learn(now - self.began)
 
     def failure(self) -> BaseException:
