@@ -81,6 +81,7 @@ class VirtualClock:
         """Return, by call, whether another thread is to begin it, and could."""
         self._is_calling = False
         self._observer = ThreadObserver()
+        self._ignored: set[int] = set()
         self._stall_detector = StallDetector(self._real_time)
         self._time_thread: threading.Thread | None = None
         self._started: list[threading.Thread] = []
@@ -247,8 +248,7 @@ class VirtualClock:
         """Register a waiting thread; return true if all others wait already and it is the next: time has moved then."""
         waiter.when, waiter.order = when, self._next_order()
         self._waiting[waiter] = None
-        may_move_here = not self._is_advanced() and not self._is_calling and self._next_due() is waiter
-        if may_move_here and self._may_move(tick=False):
+        if not (self._is_advanced() or self._is_calling) and self._next_due() is waiter and self._may_move(tick=False):
             self._move(waiter)
             return True
         if when < math.inf:
@@ -277,20 +277,23 @@ class VirtualClock:
                     tick = not self._changed.wait(self._stall_detector.poll_seconds)
 
     def _may_move(self, tick: bool) -> bool:
-        stall_detector = self._stall_detector
-        time_thread = self._time_thread.ident if self._time_thread is not None else None
         waiting = [*self._waiting]  # at once: a signal handler may change it at any place
-        states = self._observer.observe({time_thread, *(waiter.ident for waiter in waiting)}, tick)
+        asleep = {getattr(self._time_thread, "ident", None), *(waiter.ident for waiter in waiting)}
+        states = self._observer.observe(asleep, tick)
         running = states.running
         if any(waiter.is_awake() for waiter in waiting) or any(may() for may in [*self._executor_calls.values()]):
             running.add(STARTING)
         if tick:
-            stall_detector.count(not running)
+            self._stall_detector.count(not running)
+        self._ignored &= running  # of a thread that is over, another one may have the identifier
+        running -= self._ignored
         if states.participants and not self._is_advanced():
-            if stall_detector.is_stalled:
+            if self._stall_detector.is_stalled:
                 self._stall(states)
             return False
-        return not running or stall_detector.has_waited_long  # other threads need not end
+        if self._stall_detector.has_waited_long:  # other threads need not end, and the next step does not wait for them
+            self._ignored |= running - {STARTING} - states.participants.keys()
+        return not running or self._stall_detector.has_waited_long
 
     def _is_advanced(self) -> bool:
         """Return whether a thread advances time, which is behind all else that is due at the end of that."""
@@ -347,8 +350,7 @@ class VirtualClock:
     def _end(self) -> None:
         """Stop; the real clock is in use again. Calls that wait for a timer go on in real time."""
         with self._changed:
-            now = self._real_time()
-            self._ended_at = now
+            now = self._ended_at = self._real_time()
             self._end_waits("the virtual_time() block ended while this thread slept")
             timers = sorted(self._timers, key=_in_order)
             self._timers.clear()
