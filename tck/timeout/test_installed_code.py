@@ -32,12 +32,21 @@ POOL = '''
 
 import threading
 import time
+from collections import namedtuple
+
+Pair = namedtuple("Pair", "one other")
 
 
 def work(seconds):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         pass
+
+
+def make_pairs(seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        Pair(1, 2)
 
 
 class Pool:
@@ -355,6 +364,16 @@ def test_installed_code_that_receives_without_end_is_interrupted(
 
         with pytest.raises(TimeoutException):
             call.result(0)
+
+
+def test_installed_code_is_not_interrupted_in_code_that_it_makes_at_run_time(run: Run, installed: ModuleType) -> None:
+    """As the constructor of a named tuple, which ``urlparse`` and so each HTTP client calls; it lies in no file."""
+    assert time_in(run, lambda: installed.make_pairs(0.3)) >= 0.3
+
+
+def test_the_application_is_interrupted_in_code_that_it_makes_at_run_time(run: Run) -> None:
+    """Such as a rule that an operator has written."""
+    assert time_in(run, lambda: exec("while True: pass", {})) < 15
 
 
 def test_installed_code_that_computes_is_interrupted_where_the_application_allows_it(

@@ -14,6 +14,7 @@ from functools import lru_cache
 from types import FrameType
 
 from ..._platform.frames import module_of
+from .roles import is_ours
 
 _STANDARD_LIBRARY = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")
@@ -45,14 +46,15 @@ def include_package_of(frame: FrameType | None) -> None:
 def is_application(frame: FrameType) -> bool:
     """Return whether *frame* runs the application's own code."""
     name = module_of(frame)
-    if _is_among(name, _uninterruptible):
-        return False
-    if _is_among(name, _interruptible):
-        return True
+    if is_exempt(frame) or _is_among(name, _interruptible):
+        return not is_exempt(frame)
     if is_standard(frame):
         return False
-    file = frame.f_globals.get("__file__")
-    return not isinstance(file, str) or name.partition(".")[0] in _guarding or not _lies_among_installed(file, name)
+    file, caller = frame.f_globals.get("__file__"), frame.f_back
+    if not isinstance(file, str):
+        # Code of no file, as that of a named tuple, belongs to the code that calls it, unless a user has entered it.
+        return name == "__main__" or caller is None or is_ours(caller) or is_application(caller)
+    return name.partition(".")[0] in _guarding or not _lies_among_installed(file, name)
 
 
 def is_standard(frame: FrameType) -> bool:
@@ -68,11 +70,7 @@ def is_exempt(frame: FrameType) -> bool:
 
 
 def _is_among(name: str, modules: set[str]) -> bool:
-    while modules and name:
-        if name in modules:
-            return True
-        name = name.rpartition(".")[0]
-    return False
+    return any(f"{name}.".startswith(f"{module}.") for module in [*modules])
 
 
 @lru_cache(4096)
