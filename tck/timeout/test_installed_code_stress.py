@@ -161,9 +161,10 @@ def of_requests(_: Path) -> Iterator[Subject]:
 @contextmanager
 def of_httpx(_: Path) -> Iterator[Subject]:
     httpx = pytest.importorskip("httpx")
-    # No call has to wait for a connection: httpcore 1.0 loses those of its own PoolTimeout, without any guard.
+    # No call has to wait for a connection: httpcore 1.0 loses those of its own PoolTimeout, without any guard. It also
+    # closes a connection that another thread has just begun to use, and that thread then waits for its time-out.
     limits = httpx.Limits(max_connections=THREADS, max_keepalive_connections=THREADS)
-    with web() as (host, port), httpx.Client(limits=limits, timeout=httpx.Timeout(60, pool=10)) as client:
+    with web() as (host, port), httpx.Client(limits=limits, timeout=httpx.Timeout(10)) as client:
         url = f"http://{host}:{port}/"
         yield Subject(lambda: client.get(url).content, lambda: missing(lambda: client.stream("GET", url), THREADS))
 
@@ -253,11 +254,13 @@ def missing(connection: Callable[[], Any], size: int = SIZE) -> int:
     return 0
 
 
-def press(use: Callable[[], object], numbers: Iterator[int], seed: int, wrong: list[str]) -> None:
+def press(
+    use: Callable[[], object], numbers: Iterator[int], seed: int, wrong: list[str], over: threading.Event
+) -> None:
     """Call *use* under limits at which it just about ends, until there were enough time-outs."""
     dice = random.Random(seed)
     limited = [timeout(limit)(lambda: use()) for limit in ("0.3ms", "0.7ms", "1.5ms", "3ms", "6ms")]
-    while True:
+    while not over.is_set():
         try:
             dice.choice(limited)()
         except TimeoutException:
@@ -286,19 +289,20 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_pool_gets_everything_back(name: str, where: str, tmp_path: Path) -> None:
     """Rule R2a: wherever time-outs strike; the pool then serves as many as in the beginning."""
     wrong: list[str] = []
-    numbers = itertools.count(1)
+    numbers, over = itertools.count(1), threading.Event()
     with SUBJECTS[name](tmp_path) as subject:
         threads = [
-            threading.Thread(target=press, args=(subject.use, numbers, seed, wrong), daemon=True)
+            threading.Thread(target=press, args=(subject.use, numbers, seed, wrong, over), daemon=True)
             for seed in range(THREADS if where == "other threads" else 0)
         ]
         for thread in threads:
             thread.start()
         if not threads:
-            press(subject.use, numbers, 0, wrong)
+            press(subject.use, numbers, 0, wrong, over)
         until = time.monotonic() + TIMEOUTS * 0.1 + 100
         for thread in threads:
             thread.join(max(0.1, until - time.monotonic()))
         still = [thread for thread in threads if thread.is_alive()]
+        over.set()
         gc.collect()
         assert (subject.lost(), wrong, still) == (0, [], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import ssl
 import sys
 from collections.abc import Iterator
@@ -140,3 +141,18 @@ def test_a_read_over_tls_waits_in_a_socket_only() -> None:
     }
 
     assert [*waits.values()] == [True, False]
+
+
+def test_a_poll_that_only_looks_does_not_wait() -> None:
+    """Pools look so whether a connection is still good, as httpcore does while it assigns connections to requests."""
+    looks = (lambda poller: poller.poll(0), lambda sock: select.select([sock], [], [], 0.0))
+    waits = (
+        lambda poller: poller.poll(),
+        lambda poller: poller.poll(10),
+        lambda sock: select.select([sock], [], []),
+        lambda sock: sock.recv(0),
+    )
+
+    for functions, expected in ((looks, False), (waits, True)):
+        for code in (function.__code__ for function in functions):
+            assert any(blocks_at(code, offset) for offset in range(0, len(code.co_code), 2)) is expected

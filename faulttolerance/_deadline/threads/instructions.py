@@ -35,9 +35,8 @@ ACQUIRE_RELEASE: dict[str, str] = dict.fromkeys(("__aenter__", "__enter__", "acq
 ACQUIRE_RELEASE |= dict.fromkeys(("__aexit__", "__exit__", "release"), RELEASES)
 """The names of functions that acquire or release something, and which of both they do."""
 
-_BLOCKING = {"accept", "connect", "control", "do_handshake", "epoll_wait", "poll", "select", "sleep"}
-_BLOCKING |= {"recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"}
-_BLOCKING |= {"send", "sendall", "sendmsg", "sendto"}
+_BLOCKING = {"accept", "connect", "control", "do_handshake", "epoll_wait", "poll", "recv", "select", "send", "sleep"}
+_BLOCKING |= {"recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into", "sendall", "sendmsg", "sendto"}
 """Calls that wait for the network or the clock, and acquire nothing: sockets, selectors (of macOS, too), sleeps."""
 _BLOCKING_IN_TLS = ("self._sslobj.read", "self._sslobj.write")
 """As ``_BLOCKING``, for what the code of ``ssl.SSLSocket`` calls, as it spells it; no others of that name wait."""
@@ -111,9 +110,11 @@ class _Instructions:
         return not (is_global and name in _HARMLESS) and name.rpartition(".")[2] not in _HARMLESS_NAMES
 
     def blocks(self, number: int) -> bool:
-        """Return whether this instruction calls a function that blocks, judged by its name."""
-        is_in_tls = self.is_of_tls_socket and self.path_of_callee(number)[0] in _BLOCKING_IN_TLS
-        return is_in_tls or self._callee(number) in _BLOCKING
+        """Return whether this instruction calls a function that blocks, judged by its name; ``poll(0)`` only looks."""
+        path, callee = self.path_of_callee(number)[0], self._callee(number)
+        last = self.steps[number - 1 - (self.steps[number - 1].opname == "PRECALL")]
+        only_looks = callee in ("poll", "select") and last.opname.startswith("LOAD_") and last.argval == 0
+        return not only_looks and (callee in _BLOCKING or (self.is_of_tls_socket and path in _BLOCKING_IN_TLS))
 
     def is_checked(self, number: int) -> bool:
         """Return whether Python checks for interruptions at this instruction, after its execution."""
