@@ -148,6 +148,8 @@ def _note_location(
 def _is_own(deadlines: ThreadDeadlines, entry: Entry, error: BaseException | None) -> bool:
     if isinstance(error, Interrupted):
         return error.owner is entry
+    if isinstance(error, BaseExceptionGroup) and not isinstance(error, Exception):  # of a task group in the call
+        return all(isinstance(one, Exception) or _is_own(deadlines, entry, one) for one in error.exceptions)
     # The loop inside the call was cancelled for this deadline, and raised its own exception.
     return deadlines.cancelled is entry and isinstance(error, sys.modules["asyncio"].CancelledError)
 

@@ -404,6 +404,13 @@ class Inner:
         finally:
             self.cleaned_up += 1
 
+    async def waits_for_a_group_with_a_task_that_computes(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.computes())
+        finally:
+            self.cleaned_up += 1
+
     async def computes_itself(self) -> None:
         try:
             await self.computes()
@@ -434,6 +441,7 @@ class Inner:
         Inner.waits,
         Inner.waits_while_a_task_computes,
         Inner.waits_for_a_task_that_computes,
+        Inner.waits_for_a_group_with_a_task_that_computes,
         Inner.computes_itself,
         Inner.turns,
     ],

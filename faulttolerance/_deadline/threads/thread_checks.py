@@ -69,8 +69,7 @@ def _check_thread(deadlines: ThreadDeadlines) -> float:
     soonest = inf
     if not watchdog.is_paused:
         soonest = min((entry[0] for entry in unmasked(deadlines) if entry[0] > now), default=inf)
-    if deadlines.requested:
-        soonest = min(soonest, _remove_requests(deadlines, now))
+    soonest = min(soonest, _remove_requests(deadlines, now))
     if (entry := due(deadlines, -inf if watchdog.is_paused else now)) is not None:
         soonest = min(soonest, _interrupt_when_safe(deadlines, entry, now))
     return soonest
