@@ -285,7 +285,8 @@ class VirtualClock:
             running.add(STARTING)
         if tick:
             self._stall_detector.count(not running)
-        self._ignored &= running  # of a thread that is over, another one may have the identifier
+        # Of a thread that is over, another one may have the identifier; and any may have come into a guard.
+        self._ignored &= running - states.participants.keys()
         running -= self._ignored
         if states.participants and not self._is_advanced():
             if self._stall_detector.is_stalled:

@@ -422,6 +422,40 @@ def test_time_waits_again_for_a_thread_that_has_waited_since_it_computed(
     assert seen == [120]
 
 
+def test_time_waits_for_a_thread_that_has_come_into_a_guard_since_it_computed_outside(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``advance`` lets its work run, as that of any other guarded call."""
+    monkeypatch.setattr("faulttolerance.testing.stall_detector._LONG_SECONDS", 0.5)
+    over, entered = threading.Event(), threading.Event()
+    seen: list[float] = []
+
+    @bulkhead(1)
+    def guarded() -> None:
+        began = clock.monotonic()
+        entered.set()
+        until = time.monotonic() + 0.1
+        while time.monotonic() < until:
+            pass
+        seen.append(clock.monotonic() - began)
+
+    def compute() -> None:
+        while not over.is_set():
+            pass
+        guarded()
+
+    thread = threading.Thread(target=compute, daemon=True)
+    thread.start()
+    sleep(60)
+    over.set()
+    while not entered.is_set():
+        pass
+    clock.advance(60)
+    thread.join()
+
+    assert seen == [0]
+
+
 @pytest.mark.stress
 def test_a_guard_that_blocks_elsewhere_stalls_time_and_is_named(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
