@@ -254,7 +254,8 @@ def is_outer(failure: BaseException, handled: BaseException | None) -> bool:
 
     Then no outcome is that of the call, as where its clean-up failed (rules R0, D3); see ``replaces_cancellation``.
     """
-    return is_past(deadlines_here()) or replaces_cancellation(failure, handled)
+    deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
+    return is_past(deadlines) or replaces_cancellation(failure, handled)
 
 
 def replaces_cancellation(failure: BaseException, handled: BaseException | None) -> bool:

@@ -216,9 +216,7 @@ def _needs_exception(pending: PendingInterrupt, stack: Stack, late_by: float, la
     """
     if not pending.signals or may_call(stack[0].f_code, stack[0].f_lasti):
         return False
-    if not IS_EXACT and reason_unsafe(stack, late_by, exact=False, depth=layers) is not None:
-        return False
-    return find_sender()
+    return (IS_EXACT or reason_unsafe(stack, late_by, exact=False, depth=layers) is None) and find_sender()
 
 
 def _locate_body(stack: Stack, layers: Depth) -> str | None:
