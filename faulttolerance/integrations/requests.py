@@ -134,18 +134,18 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
         response: requests.Response = self._exchange(
             self._attempt, origin, request, stream=stream, timeout=timeout, verify=verify, cert=cert, proxies=proxies
         )
+        _limit_reading(response, timeout)
         return response
 
     def _attempt(self, origin: str, request: requests.PreparedRequest) -> requests.Response:
         record: RequestRecord = current_record.get()
-        was_sent = record.is_sent
+        was_sent, timeout = record.is_sent, record.options["timeout"]
         self._close_all(record.begin())
         try:
             if was_sent and not _is_text(request):
                 rewind_body(request)
             try:
-                options = {**record.options, "timeout": _in_time(record.options["timeout"])}
-                response = self._adapter.send(request, **options)
+                response = self._adapter.send(request, **record.options | {"timeout": _in_time(timeout)})
             except EmptyPoolError as error:
                 raise requests.ConnectTimeout(error, request=request) from error
             record.response = response
@@ -153,7 +153,7 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
                 record.end()
                 return response
             if record.obstacle is None and not record.options["stream"]:
-                _limit_reading(response)
+                _limit_reading(response, timeout)
                 response.content  # noqa: B018  # read it: its connection is free while the guard waits
             words = f"{response.status_code} {response.reason} for {request.method} {request.url}"
             raise requests.HTTPError(words, request=request, response=response)
@@ -200,11 +200,11 @@ def _limit_waiting(adapter: Any) -> None:
     adapter.get_connection_with_tls_context = pool_in_time  # type: ignore[method-assign]
 
 
-def _limit_reading(response: Any) -> None:
-    """Limit the wait for each part of the body by the time that is left, no longer by what was left at the start."""
-    with suppress(AttributeError, OSError):  # an adapter without sockets, a body that has ended
-        sock = response.raw._fp.fp.raw._sock
-        sock.settimeout(time_limit(sock.gettimeout()))
+def _limit_reading(response: Any, timeout: Any) -> None:
+    """Limit the wait for each part of the body by *timeout* and the time left now, no longer by that at the start."""
+    read = timeout[-1] if isinstance(timeout, tuple) else getattr(timeout, "_read", timeout)
+    with suppress(AttributeError, OSError, TypeError):  # no socket, a body that has ended, an urllib3.Timeout(total=9)
+        response.raw._fp.fp.raw._sock.settimeout(time_limit(read))
 
 
 def _is_text(request: Any) -> bool:

@@ -120,6 +120,20 @@ def test_the_body_of_a_failing_answer_has_the_time_that_its_headers_left(served:
     assert limits[1]() <= limits[0] - 0.1
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"), [(None, None), (60, 60), ((3, 60), 60), (Urllib3Timeout(connect=3, read=60), 60)]
+)
+def test_the_body_has_the_read_time_out_of_the_client_alone(served: Backend, given: Any, expected: float) -> None:
+    """The rest of the guard's time-out would end a download whose server pauses for a while."""
+    served.will(Answer(holds="silence"))
+    with opened(GuardedAdapter(timeout=Timeout("20s"))) as session:
+        with session.get(served.url, stream=True, timeout=given) as response:
+            alone = response.raw._fp.fp.raw._sock.gettimeout()
+        with deadline("30s"), session.get(served.url, stream=True, timeout=given) as response:
+            assert 20 < response.raw._fp.fp.raw._sock.gettimeout() <= 30
+    assert alone == expected
+
+
 LINES = b"".join(b"line %d\n" % number for number in range(20_000))
 GZIPPED = gzip.compress(random.Random(7).randbytes(100_000))
 AS_GZIP = (("Content-Encoding", "gzip"),)
