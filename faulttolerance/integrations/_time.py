@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from time import monotonic
-
 from .. import remaining
-
-__all__ = ["monotonic", "time_limit"]
 
 _SHORTEST = 0.001
 """Seconds: to a socket 0 is no time-out, but "do not wait"."""

@@ -90,9 +90,7 @@ def _set_option(conf: Any, options: Mapping[str, Any], **_: object) -> None:
 
 def _veto(failure: BaseException) -> str | None:
     """Veto retries after Celery's control exceptions, which are no failures of the task's callees."""
-    if isinstance(failure, SoftTimeLimitExceeded):
-        return "the soft time limit of the task is over"
-    return "Celery decides on the task" if isinstance(failure, TaskPredicate) else None
+    return "Celery decides on the task" if isinstance(failure, (SoftTimeLimitExceeded, TaskPredicate)) else None
 
 
 veto_retries(_veto)
