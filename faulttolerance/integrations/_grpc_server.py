@@ -19,8 +19,6 @@ _CODES = {
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 _NO_MORE: Any = object()
-_LONGEST = 1e8
-"""In seconds: a longer time is no deadline."""
 
 
 class RefusalInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]
@@ -48,8 +46,7 @@ def _answering(handler: Any) -> Any:
     """Return a handler that answers the exceptions of *handler*."""
     if handler is None:
         return None
-    gives = "stream" if handler.response_streaming else "unary"
-    kind = f"{'stream' if handler.request_streaming else 'unary'}_{gives}"
+    kind = "_".join("stream" if one else "unary" for one in (handler.request_streaming, handler.response_streaming))
     behavior = getattr(handler, kind)
     if iscoroutinefunction(behavior):
         answer: Any = _awaited
@@ -104,7 +101,7 @@ async def _step_async(context: Any, function: Callable[..., Awaitable[Any]], *ar
 
 def _in_time(context: Any) -> Any:
     left = context.time_remaining()
-    return deadline_block(None if left is None or left > _LONGEST else rounded_down(left))
+    return deadline_block(None if left is None or left > 1e8 else rounded_down(left))  # years are no deadline
 
 
 def _end(failure: Exception, context: Any) -> tuple[grpc.StatusCode, str] | None:

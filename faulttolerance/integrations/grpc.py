@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from types import SimpleNamespace
@@ -205,10 +206,9 @@ class _Rules:
         """Record the end of a call that the guard only let begin."""
         if code is None or code is _Code.CANCELLED:
             return
-        try:
+        # The caller of the call has the failure, or the circuit opened meanwhile.
+        with suppress(grpc.RpcError, exceptions.RefusedException):
             self.guard._judge(_end, service, method, code)
-        except (grpc.RpcError, exceptions.RefusedException):
-            pass  # the caller of the call has it, or the circuit opened meanwhile
 
 
 def _end(service: str, method: str, code: grpc.StatusCode) -> None:
@@ -283,15 +283,13 @@ class GuardedCalls(
 
     def intercept_unary_unary(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
         """Run a call under the guard."""
-        function = _let_begin if _is_for_later() else _finish
-        return self._run(function, _in_time(continuation), client_call_details, request, function is _finish)
+        return self._run(_awaited_way(), _in_time(continuation), client_call_details, request, True)
 
     def intercept_stream_unary(
         self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
     ) -> Any:
         """Run a call with a stream of requests, once."""
-        function = _let_begin if _is_for_later() else _finish
-        return self._run(function, _in_time(continuation), client_call_details, request_iterator)
+        return self._run(_awaited_way(), _in_time(continuation), client_call_details, request_iterator)
 
     def intercept_unary_stream(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
         """Start a call that streams its responses."""
@@ -308,10 +306,12 @@ class GuardedCalls(
     ) -> Any:
         """Run *function* under the guard; return the call, or the exception that stands for a failed call."""
         service, method = _split_method(details.method)
-        token = _is_repeatable.set(again and self._may_repeat(method))
+        token = _is_repeatable.set(again and function is _finish and self._may_repeat(method))
         try:
             return self.guard.call(function, service, method, continuation, details, request)
         except _StartedCall as started:
+            if not hasattr(started.call, "add_done_callback"):
+                return self._until_end(service, method, started.call)
             started.call.add_done_callback(lambda over: self._record_end(service, method, over.code()))
             return started.call
         except grpc.RpcError as failure:
@@ -322,6 +322,15 @@ class GuardedCalls(
             return ended
         finally:
             _is_repeatable.reset(token)
+
+    def _until_end(self, service: str, method: str, responses: Iterable[Any]) -> Iterator[Any]:
+        """Yield the *responses* of an interceptor that returns a generator, as OpenTelemetry's; record their end."""
+        try:
+            yield from responses
+            self._record_end(service, method, _Code.OK)
+        except grpc.RpcError as failure:
+            self._record_end(service, method, _code_of(failure))
+            raise
 
 
 def _finish(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
@@ -334,9 +343,9 @@ def _let_begin(service: str, method: str, continuation: _Continuation, details: 
     raise _StartedCall(continuation(details, request))
 
 
-def _is_for_later() -> bool:
-    """Return whether ``future`` of a stub calls the interceptor: a wait for the response would defeat its purpose."""
-    return sys._getframe(2).f_code.co_name == "future"
+def _awaited_way() -> Callable[..., Any]:
+    """Return how to call: where ``future`` of a stub calls the interceptor, a wait would defeat its purpose."""
+    return _let_begin if sys._getframe(2).f_code.co_name == "future" else _finish
 
 
 def _in_time(continuation: _Continuation) -> _Continuation:
@@ -400,6 +409,9 @@ class _Guarded:
     async def _begin(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
         return await self._run(_let_begin_async, continuation, _within_deadline(client_call_details), request)
 
+    async def _begin_in_time(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
+        return await self._run(_let_begin_async, _in_time(continuation), client_call_details, request)
+
 
 class _UnaryUnary(_Guarded, grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
     async def intercept_unary_unary(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
@@ -407,10 +419,7 @@ class _UnaryUnary(_Guarded, grpc.aio.UnaryUnaryClientInterceptor):  # type: igno
 
 
 class _StreamUnary(_Guarded, grpc.aio.StreamUnaryClientInterceptor):  # type: ignore[misc]
-    async def intercept_stream_unary(
-        self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
-    ) -> Any:
-        return await self._run(_let_begin_async, _in_time(continuation), client_call_details, request_iterator)
+    intercept_stream_unary = _Guarded._begin_in_time  # pyright: ignore[reportAssignmentType]
 
 
 class _UnaryStream(_Guarded, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]

@@ -173,6 +173,17 @@ with grpc.insecure_channel(f"127.0.0.1:{port}") as raw:
     outer = GuardedCalls(circuit_breaker=breaking)
     around = stubs(grpc.intercept_channel(raw, outer, broken))
     tell("around", said(around[0], b"1"))
+
+    class Traced(grpc.UnaryStreamClientInterceptor):
+        def intercept_unary_stream(self, continuation, details, request):
+            yield from continuation(details, request)
+
+    for request in b"ada", b"broken":
+        guarded = GuardedCalls(circuit_breaker=breaking)
+        many_ = stubs(grpc.intercept_channel(raw, guarded, Traced()))[1]
+        answers = [said(lambda: list(many_(request))) for _ in range(4)]
+        state = circuit_breakers.state(guarded.guard.name, key="acme.Echo")
+        tell(f"traced {request.decode()}", [len(answers), describe(answers[-1]), state])
 server.stop(None).wait(10)
 """
 
@@ -511,6 +522,12 @@ def test_a_refusal_is_one_of_the_library_and_one_of_grpc() -> None:
 @pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
 def test_a_refusal_of_an_inner_guard_passes_through_an_outer_one(program: str) -> None:
     assert told(program)["around"] == "CircuitOpen UNAVAILABLE"
+
+
+def test_a_stream_through_an_interceptor_that_makes_a_generator_of_it_is_judged_at_its_end() -> None:
+    """OpenTelemetry's makes one, which has no methods of a call."""
+    assert told(_CLIENT)["traced ada"] == [4, "[b'ada0', b'ada1', b'ada2']", "closed"]
+    assert told(_CLIENT)["traced broken"] == [4, "Error UNKNOWN", "open"]
 
 
 def test_answers_of_the_service_open_no_circuit() -> None:
