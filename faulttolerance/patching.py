@@ -180,6 +180,8 @@ class Patch:
 
     def _decorated_in_class(self, cls: type, attribute: str, value: Any) -> Any:
         is_inherited = _held(cls, attribute) is _ABSENT
+        if is_inherited and not hasattr(super(cls, cls), attribute):
+            raise self._refusal("comes from the metaclass", value, "to patch the metaclass")
         decorated = self._decorated(_overridden(cls, attribute, value) if is_inherited else _as_in_a_class(value))
         if (declaration := declaration_of(decorated)) is not None:
             declaration.name = attribute
@@ -230,10 +232,8 @@ def _held(holder: Any, attribute: str) -> Any:
 
 
 def _name_of(target: object) -> str:
-    if isinstance(target, str):
-        return target
-    if isinstance(target, ModuleType):
-        return target.__name__
+    if isinstance(target, (str, ModuleType)):
+        return getattr(target, "__name__", target)  # type: ignore[arg-type]
     return class_name(target if isinstance(target, type) else type(target))
 
 

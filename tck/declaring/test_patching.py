@@ -818,6 +818,20 @@ def test_a_class_whose_holder_cannot_be_changed_is_left_as_it_was(vendor: Callab
     assert dict(vars(client)) == before
 
 
+def test_an_attribute_of_the_metaclass_is_refused(vendor: Callable[[], Any]) -> None:
+    """An override in the class would find nothing to call."""
+
+    class Meta(type):
+        def made(cls) -> None:
+            pass
+
+    class Client(vendor().Client, metaclass=Meta):
+        pass
+
+    with refused("Client.made comes from the metaclass"):
+        patch(Client, "made", again)
+
+
 @pytest.mark.outside
 def test_without_wrapt_the_message_names_the_package_to_install() -> None:
     """The rest of the library does not need it."""
