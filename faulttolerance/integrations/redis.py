@@ -77,8 +77,10 @@ def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
         FaultToleranceDefinitionException: If *client* is none of redis-py, has one connection for all, or is guarded
             already; if *guard* is none; if *idempotent* has anything but names.
     """
+    one: Any = client
     is_client = isinstance(client, (redis.Redis, redis.asyncio.Redis)) and client.connection is None
-    if not is_client or getattr(client, "single_connection_client", False) or "execute_command" in vars(client):
+    # Instrumentation of others may have wrapped the method of this client, too.
+    if not is_client or getattr(one, "single_connection_client", None) or one.execute_command.__module__ == __name__:
         _refuse("client", client, "a Redis or asyncio.Redis of redis-py, with a pool of connections, unguarded")
     if not isinstance(guard, Guard):
         _refuse("guard", guard, "a Guard")
@@ -87,7 +89,6 @@ def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
         _refuse("idempotent", idempotent, "names of commands")
     _prepare(client)
     repeatable = _READS.union(name.upper() for name in names)
-    one: Any = client
     call = _call_async if isinstance(client, redis.asyncio.Redis) else _call
     execute, pipeline = one.execute_command, one.pipeline
 

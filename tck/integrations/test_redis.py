@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import socket
 import threading
@@ -502,6 +503,22 @@ def test_a_client_is_guarded_once_and_two_may_have_one_pool(server: RedisServer)
             assert install(second, Guard()).ping()
         with pytest.raises(FaultToleranceDefinitionException, match=r"install\(client\) is .*unguarded"):
             install(client, Guard())
+
+
+def test_a_client_that_was_instrumented_by_itself_is_guarded(server: RedisServer) -> None:
+    """OpenTelemetry's ``instrument_client`` wraps the method of this client alone; it then sees each attempt."""
+    seen = []
+    with server.client() as client:
+        before = client.execute_command
+
+        @functools.wraps(before)
+        def traced(*args: Any, **options: Any) -> Any:
+            seen.append(args[0])
+            return before(*args, **options)
+
+        client.execute_command = traced
+        assert install(client, Guard()).ping()
+    assert seen == ["PING"]
 
 
 def test_wrong_values_are_refused(server: RedisServer) -> None:
