@@ -111,7 +111,8 @@ def _end(failure: Exception, context: Any) -> tuple[grpc.StatusCode, str] | None
         return None
     if wait := int(answer.headers.get("Retry-After", 0)):
         info = ("google.rpc.retryinfo-bin", _retry_info(wait))
-        context.set_trailing_metadata([*(context.trailing_metadata() or ()), info])
+        # The context of a plain function in a server of asyncio does not show what it has.
+        context.set_trailing_metadata([*(getattr(context, "trailing_metadata", tuple)() or ()), info])
     return _CODES[answer.status], answer.words
 
 

@@ -329,6 +329,17 @@ async def main():
         tell("aio sleep ended", await asyncio.to_thread(ended.wait, 30))
     await served.stop(None)
 
+    served = grpc.aio.server(futures.ThreadPoolExecutor(2), interceptors=[AsyncRefusalInterceptor()])
+    served.add_generic_rpc_handlers(handlers(echo, many, gather, both))
+    port = served.add_insecure_port("127.0.0.1:0")
+    await served.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        echo_, many_, _, _ = stubs(channel)
+        refusals = [await said(echo_(b"open")), await said(everything(many_(b"open")))]
+        tell("plain", [describe(refusal) for refusal in refusals])
+        tell("plain comes back", [len(refusal.trailing_metadata()) for refusal in refusals])
+    await served.stop(None)
+
 asyncio.run(main())
 """
 
@@ -559,6 +570,12 @@ def test_a_server_of_asyncio_names_refusals_of_every_kind_of_handler() -> None:
     assert answers["aio none left"] == "b'None'"
     assert answers["aio sleep"] == "Error DEADLINE_EXCEEDED"
     assert answers["aio sleep ended"]
+
+
+def test_a_server_of_asyncio_names_refusals_of_plain_functions_too() -> None:
+    """Their context has no method that shows the trailing metadata."""
+    assert told(_AIO)["plain"] == ["Error UNAVAILABLE"] * 2
+    assert told(_AIO)["plain comes back"] == [1, 1]
 
 
 def test_a_server_that_is_killed_in_the_middle_opens_the_circuit() -> None:
