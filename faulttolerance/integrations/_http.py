@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import Guard, RefusedException, TimeoutException, guards, remaining
 from ..exceptions import Fault, raise_faults
@@ -14,8 +14,6 @@ from ._sending import SendRecord
 
 if TYPE_CHECKING:
     from .._extensions.keywords import GuardPolicies
-
-T = TypeVar("T")
 
 STATUSES = frozenset({429, 502, 503, 504})
 """Statuses of failing responses: too many requests, and no response from behind the server that responds."""
@@ -191,14 +189,14 @@ def _wrong_guard(guard: object, name: str, policies: GuardPolicies, where: str) 
         yield Fault(f"{where}(coalesce)", "would share a response that only one caller can read", allowed="none")
 
 
-def _wrong_sets(statuses: object, methods: object, where: str) -> Iterator[Fault]:
+def _wrong_sets(statuses: Any, methods: object, where: str) -> Iterator[Fault]:
     if not (_is_set(statuses, int) and all(100 <= status <= 599 for status in statuses)):
         yield Fault(f"{where}(statuses)", f"is {statuses!r}", statuses, "a set of numbers from 100 to 599")
     if not _is_set(methods, str):
         yield Fault(f"{where}(methods)", f"is {methods!r}", methods, "a set of names, such as GET")
 
 
-def _is_set(values: object, kind: type[T]) -> TypeGuard[Collection[T]]:
+def _is_set(values: object, kind: type) -> bool:
     return isinstance(values, Collection) and not isinstance(values, str) and all(type(one) is kind for one in values)
 
 

@@ -56,9 +56,10 @@ class GuardedTask(Task):  # type: ignore[misc]
     def __init_subclass__(cls, **options: Any) -> None:
         """Check the class of a task: the first refusal, perhaps months later, would be the failure of the task."""
         super().__init_subclass__(**options)
-        delay: object = cls.refused_delay
-        if not (hasattr(delay, "__get__") or (isinstance(delay, (int, float)) and delay >= 0)):
-            raise definition_error(f"{cls.__name__}.refused_delay", f"is {delay!r}", delay, "seconds >= 0")
+        for name, kind, whole in ("refused_delay", int | float, ""), ("refused_jitter_max", int, "whole "):
+            value: Any = getattr(cls, name)
+            if not (hasattr(value, "__get__") or (isinstance(value, kind) and value >= 0)):
+                raise definition_error(f"{cls.__name__}.{name}", f"is {value!r}", value, f"{whole}seconds >= 0")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task."""

@@ -263,6 +263,16 @@ def test_a_refused_delay_that_is_no_number_of_seconds_is_refused_where_it_is_dec
         def order() -> None: ...
 
 
+@pytest.mark.parametrize("most", [-1, 1.5, "60"])
+def test_a_largest_addition_that_is_no_number_of_whole_seconds_is_refused_there_too(most: Any, app: Any) -> None:
+    with pytest.raises(
+        FaultToleranceDefinitionException, match=r"^order\.refused_jitter_max is .*; allowed: whole seconds >= 0$"
+    ):
+
+        @app.task(refused_jitter_max=most, lazy=False)
+        def order() -> None: ...
+
+
 def test_a_refused_delay_may_be_computed() -> None:
     class Task(GuardedTask):
         refused_delay = cached_property(lambda self: 2.0)
