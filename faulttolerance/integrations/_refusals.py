@@ -85,10 +85,14 @@ def _wait(failure: RefusedException | TimeoutException) -> float:
 def client_exception(failure: RefusedException | TimeoutException, timeout: type[E], refusal: type[R]) -> E | R:
     """Convert *failure* to an exception that users of the client catch, and users of this library, too.
 
+    It has the notes of *failure*, which is its cause.
+
     Args:
         failure: A time-out or a refusal of the library.
         timeout: The time-out of the client that is one of the library, too.
         refusal: The base of the client's refusals; each subclass inherits the refusal of the library that it is, too.
     """
     kinds: tuple[type[E | R], ...] = (timeout, *refusal.__subclasses__(), refusal)
-    return next(kind for kind in kinds if isinstance(failure, kind.__bases__))(*failure.args)
+    converted = next(kind for kind in kinds if isinstance(failure, kind.__bases__))(*failure.args)
+    converted.__cause__, converted.__notes__ = failure, [*getattr(failure, "__notes__", ())]
+    return converted

@@ -317,9 +317,7 @@ class GuardedCalls(
         except grpc.RpcError as failure:
             return failure
         except (exceptions.RefusedException, exceptions.TimeoutException) as failure:
-            ended = client_exception(failure, CallTimeout, RefusedCall)
-            ended.__cause__ = failure
-            return ended
+            return client_exception(failure, CallTimeout, RefusedCall)
         finally:
             _is_repeatable.reset(token)
 

@@ -142,6 +142,7 @@ with grpc.insecure_channel(f"127.0.0.1:{port}") as raw:
     began = time.monotonic()
     failure = tell("sleep", said(echo_, b"sleep"))
     tell("sleep is", [isinstance(failure, TimeoutException), isinstance(failure, grpc.RpcError)])
+    tell("sleep notes", ["after its deadline" in note for note in failure.__notes__])
     tell("sleep ended", ended.wait(30))
     tell("many sleep", said(lambda: list(many_(b"sleep", timeout=1))))
     tell("sleep took", time.monotonic() - began < 15)
@@ -278,6 +279,7 @@ async def main():
         echo_, many_, gather_, both_ = stubs(channel)
         failure = tell("sleep", await said(echo_(b"sleep")))
         tell("sleep is", [isinstance(failure, TimeoutException), isinstance(failure, grpc.aio.AioRpcError)])
+        tell("sleep notes", ["after its deadline" in note for note in failure.__notes__])
         tell("many sleep", await said(everything(many_(b"sleep", timeout=1))))
     one = AsyncGuardedCalls(bulkhead=Bulkhead(1, waiting_task_queue=1))
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", interceptors=one) as channel:
@@ -498,6 +500,7 @@ def test_a_late_call_is_ended_on_both_sides(program: str) -> None:
     assert answers["sleep"] == "CallTimeout DEADLINE_EXCEEDED"
     assert answers["many sleep"] == "Error DEADLINE_EXCEEDED"
     assert answers["sleep is"] == [True, True]
+    assert answers["sleep notes"] == [True]
     assert told(_CLIENT)["sleep ended"]
     assert told(_CLIENT)["sleep took"]
 

@@ -643,6 +643,16 @@ def test_each_attempt_has_its_time_and_none_loses_a_connection(client: Client, s
     assert served.methods == ["POST"]
 
 
+def test_a_time_out_says_why_no_attempt_followed(client: Client, served: Backend) -> None:
+    """As any other failure does; the client's exception is not the one that the guard raised."""
+    client.open(timeout=Timeout("100ms"), retry=RETRY)
+    served.will(Answer(waits=True), Answer())
+    with pytest.raises(client.module.RequestTimeout) as raised:
+        client.send("POST", served.url)
+
+    assert "a POST without Idempotency-Key may have been done already" in raised.value.__notes__[-1]
+
+
 def test_an_enclosing_deadline_ends_the_client_too(client: Client, served: Backend) -> None:
     client.open(retry=RETRY).get(served.url)  # a connection that the deadline finds half made is left to the collector
     served.will(Answer(waits=True))
