@@ -117,7 +117,8 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
     ) -> None:
         super().__init__(guard, adapter, name, policies, statuses, methods)
         self._adapter = HTTPAdapter() if adapter is None else adapter
-        _limit_waiting(self._adapter)
+        if isinstance(self._adapter, HTTPAdapter):
+            _limit_waiting(self._adapter)
 
     def send(
         self,
@@ -185,16 +186,15 @@ class _PoolInTime:
         return _in_time(super()._get_timeout(timeout))  # type: ignore[misc]  # the wait has taken some of the time
 
 
-def _limit_waiting(adapter: Any) -> None:
+def _limit_waiting(adapter: HTTPAdapter) -> None:
     """Limit the wait of *adapter* for a free connection, where it waits: ``HTTPAdapter(pool_block=True)``."""
-    if not isinstance(adapter, HTTPAdapter):
-        return
     find = adapter.get_connection_with_tls_context
 
     def pool_in_time(*args: Any, **options: Any) -> Any:
         pool = find(*args, **options)
-        if getattr(pool, "block", False) and not isinstance(pool, _PoolInTime):
-            pool.__class__ = type(type(pool).__name__, (_PoolInTime, type(pool)), {})
+        kind = type(pool)  # read once: the first requests of several threads may come here together
+        if getattr(pool, "block", False) and not issubclass(kind, _PoolInTime):
+            pool.__class__ = type(kind.__name__, (_PoolInTime, kind), {})
         return pool
 
     adapter.get_connection_with_tls_context = pool_in_time  # type: ignore[method-assign]

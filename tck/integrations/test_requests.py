@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -132,6 +133,33 @@ def test_the_body_has_the_read_time_out_of_the_client_alone(served: Backend, giv
         with deadline("30s"), session.get(served.url, stream=True, timeout=given) as response:
             assert 20 < response.raw._fp.fp.raw._sock.gettimeout() <= 30
     assert alone == expected
+
+
+@pytest.mark.parametrize("place", range(1, 5))
+def test_the_first_requests_of_two_threads_may_find_their_pool_together(place: int) -> None:
+    """The second comes before one of the lines that the first runs, here by a tracer of lines."""
+    adapter = HTTPAdapter(pool_block=True)
+    request = requests.Request("GET", "http://shop.example").prepare()
+    lines = []
+
+    def second(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_name != "pool_in_time":
+            return None
+        if event == "line":
+            lines.append(frame.f_lineno)
+            if len(lines) == place:
+                sys.settrace(None)
+                adapter.get_connection_with_tls_context(request, True)
+        return second
+
+    before = sys.gettrace()
+    with opened(GuardedAdapter(adapter=adapter)):
+        sys.settrace(second)
+        try:
+            pool = adapter.get_connection_with_tls_context(request, True)
+        finally:
+            sys.settrace(before)
+    assert (len(lines), pool.block) == (place, True)
 
 
 LINES = b"".join(b"line %d\n" % number for number in range(20_000))
