@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import monotonic as monotonic
+
 from .. import remaining
 
 _SHORTEST = 0.001

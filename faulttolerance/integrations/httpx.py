@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import suppress
-from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import httpcore
@@ -19,7 +18,7 @@ import httpx
 from .. import Guard, exceptions
 from ._http import METHODS, STATUSES, GuardedClient, RequestRecord, origin_of
 from ._sending import current_record
-from ._time import time_limit
+from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
     from typing import Unpack
