@@ -116,8 +116,9 @@ def _is_like_ours(source: Source, entry: Entry, variables: list[str]) -> bool:
     if not source.is_environment:
         return False
     name = entry.name.upper()
-    of_policies = {variable[: variable.rindex("_") + 1] for variable in variables}
-    return name.startswith((PREFIX, *of_policies)) or bool(nearest(name, variables, 0.9))
+    owners = {variable.rsplit("_", 2)[0] for variable in variables}
+    is_of_an_owner = any(name.rpartition(f"_{annotation.upper()}_")[0] in owners for annotation in CONFIGURABLE)
+    return is_of_an_owner or name.startswith(PREFIX) or bool(nearest(name, variables, 0.9))
 
 
 def _nearest(source: Source, entry: Entry, names: list[str], variables: list[str]) -> str:
@@ -125,8 +126,7 @@ def _nearest(source: Source, entry: Entry, names: list[str], variables: list[str
     if source.is_environment and "/" not in entry.name:
         return nearest(entry.name.upper(), variables, 0.8)
     leaf, leaves = _leaf(entry.name), dict.fromkeys(map(_leaf, names))
-    if leaf not in leaves:  # far fewer than names
-        leaf = nearest(leaf, leaves)
+    leaf = leaf if leaf in leaves else nearest(leaf, leaves)  # far fewer than names
     return nearest(entry.name, [name for name in names if _leaf(name) == leaf])
 
 
