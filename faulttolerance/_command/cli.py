@@ -107,8 +107,7 @@ def check(
     is_refused = strict and bool(unused or findings)
     result = "refused by --strict" if is_refused else "nothing wrong"
     typer.echo(f"{result}; guards: {len(guards)}, unused keys: {len(unused)}, doubts: {len(findings)}")
-    if is_refused:
-        raise typer.Exit(1)
+    raise typer.Exit(int(is_refused))
 
 
 @app.command()
@@ -200,6 +199,8 @@ def _explained(parent: Any, name: str, target: Any, show_all: bool) -> list[expl
         return [one for member in dir(target) for one in _explained(target, member, None, show_all)]
     try:
         return [explanation.explain(parent if isinstance(parent, type) else target, name, all=show_all)]
+    except KeyError as error:  # of @apply_guard, whose guard does not exist
+        raise typer.BadParameter(*error.args) from None
     except Exception:  # noqa: BLE001  # it is not guarded, or cannot be read
         return []
 
@@ -230,11 +231,11 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
         raise
     except BaseException as error:  # noqa: BLE001
         # A module may raise anything. SystemExit from a script must not end the check as if it had passed.
-        cause = error.__cause__ if isinstance(error, RuntimeError) else None
-        for refusal in (error, cause):  # Python 3.11 wraps an exception from __set_name__
-            if isinstance(refusal, FaultToleranceDefinitionException):
-                yield from map(str, refusal.faults)
-                return
+        # Python 3.11 wraps an exception from __set_name__.
+        refusal = error if isinstance(error, FaultToleranceDefinitionException) else error.__cause__
+        if isinstance(refusal, FaultToleranceDefinitionException):
+            yield from map(str, refusal.faults)
+            return
         hint = "" if all(map(str.isidentifier, name.split("."))) else "; name a module, as in acme.billing"
         yield f"{name} cannot be imported ({error_text(error)}){hint}"
         return

@@ -409,6 +409,17 @@ def test_explain_tells_the_reason_where_it_finds_no_guard(run: Run, target: str,
     assert message in " ".join(done.stderr.split())
 
 
+def test_explain_names_the_missing_guard_of_a_function(run: Run, tmp_path: Path) -> None:
+    """The function is there, but the guard that it names is not."""
+    code = "from faulttolerance import apply_guard\n@apply_guard('cli nobody')\ndef order() -> None: ..."
+    (tmp_path / "shop" / "orders.py").write_text(code)
+
+    done = run("explain", "shop.orders.order")
+
+    assert done.exit_code == 2
+    assert "no guard is named 'cli nobody'" in " ".join(done.stderr.split())
+
+
 # list
 
 
