@@ -116,7 +116,8 @@ def _is_like_ours(source: Source, entry: Entry, variables: list[str]) -> bool:
     if not source.is_environment:
         return False
     name = entry.name.upper()
-    owners = {variable.rsplit("_", 2)[0] for variable in variables}
+    # Modules have switches alone: SHOP_TIMEOUT_SECONDS beside a function of shop is the application's.
+    owners = {variable.rsplit("_", 2)[0] for variable in variables if not variable.endswith(("_ENABLED", "_MODE"))}
     is_of_an_owner = any(name.rpartition(f"_{annotation.upper()}_")[0] in owners for annotation in CONFIGURABLE)
     return is_of_an_owner or name.startswith(PREFIX) or bool(nearest(name, variables, 0.9))
 

@@ -94,6 +94,15 @@ def test_variables_of_others_are_not_reported(variable: str, monkeypatch: pytest
     assert reported() == []
 
 
+@pytest.mark.parametrize("variable", ["SHOP_TIMEOUT_SECONDS", "SHOP_BULKHEAD_SIZE"])
+def test_variables_of_an_application_are_not_reported(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They begin with the module of a guarded function, whose only keys there are switches."""
+    monkeypatch.setenv(variable, "3")
+    pay = Declared(Timeout(500), "method", "shop", "pay")
+
+    assert unused(settings_of().snapshot, [pay]) == []
+
+
 def test_keys_of_others_in_a_shared_file_are_not_reported(tmp_path: Path) -> None:
     """``microprofile-config.properties`` holds the settings of a whole application."""
     pytest.importorskip("javaproperties")
