@@ -222,7 +222,8 @@ def handlers(allowed: str) -> Kind:
     """Accept a callable in place of the function, a method's name, several of these, or ``None``."""
 
     def is_one(value: object) -> bool:
-        return callable(value) or (isinstance(value, str) and value.isidentifier())
+        is_function = callable(value) and not hasattr(value, "makes_handlers")
+        return is_function or (isinstance(value, str) and value.isidentifier())
 
     def accepts(value: object) -> bool:
         return value is None or is_one(value) or (isinstance(value, (list, tuple)) and all(map(is_one, value)))

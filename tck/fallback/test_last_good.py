@@ -527,3 +527,9 @@ def test_last_good_above_a_function_is_refused_with_the_remedy() -> None:
         @last_good("1m")
         def price() -> str:
             return "9.50"
+
+
+def test_last_good_without_its_parentheses_is_refused_when_the_function_is_declared() -> None:
+    """It would fail only in the outage."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Fallback\(value\) is <function last_good"):
+        fallback(last_good)(lambda: None)

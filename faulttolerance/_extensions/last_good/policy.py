@@ -40,3 +40,6 @@ def last_good(max_age: Duration, max_entries: int = 1000, key: Key = None) -> Ca
             fit it.
     """
     return LastGood(max_age, max_entries, key)
+
+
+last_good.makes_handlers = True  # type: ignore[attr-defined]  # it is no handler itself, though it takes one argument
