@@ -221,7 +221,7 @@ class _GuardedConnection:
         return answer
 
     def _hurry(self) -> None:
-        if self._sock is not None:
+        if hasattr(self._sock, "settimeout"):  # it is connected, and no fake of tests
             self._sock.settimeout(time_limit(self.socket_timeout))
 
 

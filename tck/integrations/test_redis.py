@@ -505,6 +505,29 @@ def test_a_client_is_guarded_once_and_two_may_have_one_pool(server: RedisServer)
             install(client, Guard())
 
 
+def test_a_client_whose_connections_are_fakes_is_guarded() -> None:
+    """Tests of services use fakeredis, whose sockets have no time-outs."""
+
+    class Fake(redis.Connection):
+        def connect(self) -> None:
+            self._sock = object()
+
+        def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+            pass
+
+        def read_response(self, *args: Any, **options: Any) -> Any:
+            return "PONG"
+
+        def can_read(self, timeout: float = 0) -> bool:
+            return False
+
+        def disconnect(self, *args: Any) -> None:
+            self._sock = None
+
+    with redis.Redis(connection_pool=redis.ConnectionPool(connection_class=Fake)) as client:
+        assert install(client, Guard(timeout=LATE)).ping()
+
+
 def test_a_client_that_was_instrumented_by_itself_is_guarded(server: RedisServer) -> None:
     """OpenTelemetry's ``instrument_client`` wraps the method of this client alone; it then sees each attempt."""
     seen = []
