@@ -174,7 +174,7 @@ class _Rules:
         ]
         for of, codes in (("failures", failures), ("again", again)):
             if wrong := [code for code in codes if not isinstance(code, grpc.StatusCode)]:
-                faults.append(Fault(f"{where}({of})", f"contains {wrong[0]!r}", wrong[0], "codes, such as UNAVAILABLE"))
+                faults.append(Fault(f"{where}({of})", f"contains {wrong[0]!r}", wrong[0], "members of grpc.StatusCode"))
         if wrong := [pattern for pattern in self._patterns if not isinstance(pattern, str)]:
             faults.append(Fault(f"{where}(methods)", f"contains {wrong[0]!r}", wrong[0], "patterns, such as 'Get*'"))
         raise_faults(faults)

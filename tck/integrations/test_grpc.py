@@ -598,7 +598,7 @@ def test_wrong_values_are_refused() -> None:
         from faulttolerance import FaultToleranceDefinitionException
         from faulttolerance.policies import Hedge, RetryWhen
         from faulttolerance.integrations.grpc import AsyncGuardedCalls, GuardedCalls
-        for kind, given in (GuardedCalls, {"failures": [5]}), (AsyncGuardedCalls, {"methods": [7]}), (
+        for kind, given in (GuardedCalls, {"failures": "UNKNOWN"}), (AsyncGuardedCalls, {"methods": [7]}), (
             GuardedCalls, {"again": 14}), (GuardedCalls, {"hedge": Hedge(delay=5)}
         ):
             try:
@@ -609,8 +609,8 @@ def test_wrong_values_are_refused() -> None:
     )
 
     assert lines[:3] == [
-        "GuardedCalls(failures) contains 5; allowed: codes, such as UNAVAILABLE",
+        "GuardedCalls(failures) contains 5; allowed: members of grpc.StatusCode",
         "AsyncGuardedCalls(methods) contains 7; allowed: patterns, such as 'Get*'",
-        "GuardedCalls(again) contains 14; allowed: codes, such as UNAVAILABLE",
+        "GuardedCalls(again) contains 14; allowed: members of grpc.StatusCode",
     ]
     assert lines[3].startswith("GuardedCalls(hedge) is set; allowed: None: it would send a call twice")
