@@ -609,7 +609,7 @@ def test_wrong_values_are_refused() -> None:
     )
 
     assert lines[:3] == [
-        "GuardedCalls(failures) contains 5; allowed: members of grpc.StatusCode",
+        "GuardedCalls(failures) contains 'UNKNOWN'; allowed: members of grpc.StatusCode",
         "AsyncGuardedCalls(methods) contains 7; allowed: patterns, such as 'Get*'",
         "GuardedCalls(again) contains 14; allowed: members of grpc.StatusCode",
     ]
