@@ -369,7 +369,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
 
 def _fall_back_first(policies: BoundPolicies, *progress: Any) -> Any:
     """Cut ``fall_back`` at the first final failure, because many guards meet none, and call it."""
-    policies.fall_back = specialized(fall_back, flags_of(policies))
+    flags = flags_of(policies)
+    policies.fall_back = specialized(fall_back, {name: flags[name] for name in ("ASYNC", "BLOCK", "REJECTS")})
     try:
         return policies.fall_back(policies, *progress)
     finally:

@@ -10,6 +10,7 @@ the place of the circuit breaker:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from .._policy import Bulkhead, CircuitBreaker, Policy, RetryBudget, Timeout
@@ -42,7 +43,8 @@ _BY_ORDER = [(policy, _PLACES[policy]) for policy in STRATEGY_FACTORIES]
 _NESTING = [(kind, factory.nested) for kind, factory in STRATEGY_FACTORIES.items() if factory.nested is not None]
 
 
-def rows_for(policies: Mapping[type[Policy], Policy], *, is_observed: bool) -> Sequence[Row]:
+@cache
+def rows_for(policies: frozenset[type[Policy]], *, is_observed: bool) -> Sequence[Row]:
     """Return the rows that do something for a function with *policies*, some of which may be observed."""
     return [
         row
@@ -50,8 +52,7 @@ def rows_for(policies: Mapping[type[Policy], Policy], *, is_observed: bool) -> S
         if (
             row.policy in policies
             if row.policy is not None
-            else (is_observed or not row.is_for_observed)
-            and not (row.beside and policies.keys().isdisjoint(row.beside))
+            else (is_observed or not row.is_for_observed) and not (row.beside and policies.isdisjoint(row.beside))
         )
     ]
 

@@ -52,8 +52,7 @@ def specialized(function: Callable[..., Any], flags: Flags) -> Callable[..., Any
 
     The reduction may fail for a temporary reason, such as deep recursion or short memory: the next guard tries again.
     """
-    used = _names_in(function.__code__)
-    key = tuple(sorted((name, is_set) for name, is_set in flags.items() if name in used))
+    key = tuple(flags.items())  # in their order in the text that makes them
     try:
         return _specialized(function, key)
     except Exception:  # noqa: BLE001  # a problem with the library's text must not fail a call
@@ -65,13 +64,6 @@ def source_of(function: Callable[..., Any], flags: Flags) -> str:
     import ast
 
     return ast.unparse(_cut(function, flags))
-
-
-@cache
-def _names_in(code: CodeType) -> frozenset[str]:
-    """Return the global names that *code* uses, and the functions inside it."""
-    inner = (_names_in(one) for one in code.co_consts if isinstance(one, CodeType))
-    return frozenset(code.co_names).union(*inner)
 
 
 @cache

@@ -20,8 +20,8 @@ INSTEAD_OF_GENERATORS = "a function that returns, or a coroutine that awaits; gu
 
 def own_attribute(call: Any, name: str, default: Any = None) -> Any:
     """Return an attribute that *call* really has; not an attribute from ``__getattr__``, as of proxies of servers."""
-    if type(call) is FunctionType:
-        return getattr(call, name, default)  # a plain function has no ``__getattr__``
+    if type(call) in (FunctionType, type):
+        return getattr(call, name, default)  # a plain function or class has no ``__getattr__``
     if type(call) is MethodType:
         return own_attribute(call.__func__, name, default)
     import inspect

@@ -323,7 +323,7 @@ def _binding(
     # Created at once: the counters come into force together with the rest.
     tells: dict[type[Policy], OnRefusal] = {}
     policies, observed = effective.policies, effective.observed
-    rows = rows_for(policies, is_observed=bool(observed))
+    rows = rows_for(frozenset(policies), is_observed=bool(observed))
     for row in rows:
         if row.observer is not None and row.schema_of_observed is not None:
             for kind in observed:

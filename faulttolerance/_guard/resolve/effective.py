@@ -3,6 +3,7 @@
 # Without annotations from __future__: those of a named tuple would be compiled at every import.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,7 +39,19 @@ def call_wrappers_of(basis: Configuration, subject: object) -> list[Any]:
     return sorted((one for one in found if one.applies_to_calls_of(subject)), key=lambda one: not one.is_innermost)
 
 
-class EffectivePolicies(NamedTuple):
+class _EffectiveFields(NamedTuple):
+    name: str
+    function: Callable[..., Any]
+    declared: Sequence[Declared] = ()
+    values: Sequence[Effective] = ()
+    interceptors: tuple[Any, ...] = ()
+    declared_by: Mapping[type[Policy], type] = {}
+    switches: Switches = Switches()
+    line: str = ""
+    call_wrappers: Sequence[Any] = ()
+
+
+class EffectivePolicies(_EffectiveFields):
     """The policies in force for one guard and one concrete class, resolved again at each request.
 
     Args:
@@ -53,17 +66,7 @@ class EffectivePolicies(NamedTuple):
         call_wrappers: The call wrappers of tests around its calls, the innermost first.
     """
 
-    name: str
-    function: Callable[..., Any]
-    declared: Sequence[Declared] = ()
-    values: Sequence[Effective] = ()
-    interceptors: tuple[Any, ...] = ()
-    declared_by: Mapping[type[Policy], type] = {}
-    switches: Switches = Switches()
-    line: str = ""
-    call_wrappers: Sequence[Any] = ()
-
-    @property
+    @cached_property
     def policies(self) -> dict[type[Policy], Policy]:
         """The policies in force, outermost first."""
         return {type(value.policy): value.policy for value in self.values if value.enabled}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from ...._call.core import is_detached
@@ -220,9 +221,9 @@ def callback_faults(
     if row.faults is not None:
         return row.faults(policy, f"{where} @{policy.annotation}", declaration, asynchronous, owner, final)
     asked: list[tuple[str, Any]] = [
-        (name, value.__call__ if isinstance(value := getattr(policy, name), type) else value)
-        for name, parameter in parameters(policy).items()
-        if parameter.kind.name == "callable"
+        (name, value.__call__ if isinstance(value, type) else value)
+        for name in _callable_parameters(type(policy))  # type: ignore[arg-type]
+        if callable(value := getattr(policy, name))
     ]
     if any(is_coroutine_function(function) for _, function in asked):
         from .callback import is_awaited_in_the_end
@@ -233,9 +234,13 @@ def callback_faults(
     return [
         fault
         for parameter, function in asked
-        if callable(function)
         for fault in never_awaited_faults(f"{where} @{policy.annotation}({parameter})", function)
     ]
+
+
+@cache
+def _callable_parameters(kind: Any) -> list[str]:
+    return [name for name, parameter in parameters(kind).items() if parameter.kind.name == "callable"]
 
 
 def check_name(where: str, name: object, allowed: str) -> None:
