@@ -80,10 +80,8 @@ class Strategies(tuple[Any, ...]):
     @classmethod
     def of(cls, by_policy: Mapping[type[Policy], Any]) -> Strategies:
         """Return the strategies of *by_policy*."""
-        places = [by_policy.get(policy) for policy in _PLACES]
-        while places and places[-1] is None:
-            places.pop()
-        return cls(places)
+        by_place = {_PLACES[policy]: strategy for policy, strategy in by_policy.items() if strategy is not None}
+        return cls(map(by_place.get, range(max(by_place, default=-1) + 1)))
 
     @property
     def own(self) -> Strategies:

@@ -118,5 +118,6 @@ class Fallback(Policy):
 def recalling_handler_in(policy: Policy | None) -> RecallingHandler | None:
     """Return the recalling handler of *policy*, if it is a fallback with such a handler, or ``None``."""
     value = getattr(policy, "value", None)
-    several = value if isinstance(value, tuple) else (value,)
-    return next((one for one in several if isinstance(one, RecallingHandler)), None)
+    if not isinstance(value, tuple):
+        return value if isinstance(value, RecallingHandler) else None
+    return next((one for one in value if isinstance(one, RecallingHandler)), None)

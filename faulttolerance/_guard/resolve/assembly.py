@@ -199,11 +199,13 @@ def _fallback_name(policy: Fallback) -> str:
     return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
 
 
+_ENTRANCES = [row.around_call for row in reversed(ORDER) if row.around_call is not None]
+
+
 def _around_calls(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall:
     """Return *call* behind the entrances of all rows."""
-    for row in reversed(ORDER):
-        if row.around_call is not None:
-            call = row.around_call(call, name, asynchronous)
+    for around_call in _ENTRANCES:
+        call = around_call(call, name, asynchronous)
     return call
 
 
