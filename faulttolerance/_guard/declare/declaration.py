@@ -232,6 +232,8 @@ def class_level_of(
     declaration: Declaration, cls: type, function: object, owner: type
 ) -> tuple[dict[type[Policy], tuple[Policy, type]], tuple[Any, ...]]:
     """Return what ``class_level_for`` returns; nothing for a guard below a wrapper that is exempt or below a guard."""
+    if all(declared_on(base) is NOTHING_DECLARED for base in cls.__mro__):
+        return {}, ()
     _, attribute = first_definition(cls, declaration.name) or (cls, None)
     guards = [*declarations_of(attribute)]
     if declaration in guards and (is_exempt(attribute) or declaration is not guards[0]):
