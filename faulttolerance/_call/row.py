@@ -183,8 +183,8 @@ class Row(Record):
     """Decorates a bulkhead; takes whether calls may queue."""
     around_attempt: Callable[[Callable[..., Any], AttemptBinding], Callable[..., Any]] | None = None
     """Wraps the function that each attempt calls; returns it unchanged if there is nothing to do."""
-    numbers_retries: Callable[[], bool] = bool
-    """Whether ``around_attempt`` takes the number of each attempt after the first, by the keyword ``NUMBER``."""
+    numbers_retries: bool = False
+    """Whether the wrapped function takes the number of each attempt after the first, by the keyword ``NUMBER``."""
     listener: Callable[[frozenset[type[Policy]], Binding], Callable[..., BoundPolicies] | None] | None = None
     """Returns the class that binds policies of some kinds and listens to attempts; ``None`` for the usual class."""
     around_call: Callable[[GuardedCall, str, bool], GuardedCall] | None = None

@@ -17,4 +17,4 @@ def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Calla
     return spanned(function, body.binding.name, body.is_awaited)
 
 
-SPANS = Row(around_attempt=_around_attempt, numbers_retries=lambda: telemetry.creates_spans)
+SPANS = Row(around_attempt=_around_attempt, numbers_retries=True)

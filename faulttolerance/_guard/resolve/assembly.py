@@ -245,13 +245,14 @@ class _Assembly(NamedTuple):
 
     def path(self, binding: Binding, end: int | None = None) -> GuardedCall:
         """Return the call path through the innermost *end* parts, by default through all parts, bound by *binding*."""
-        function, layers = self.function, list[Layer]()
+        function, layers, takes_number = self.function, list[Layer](), False
         if any("retry" in part.fixed for part in self.parts[1:]):
             function = _without_number(function)
         call: Any = None  # the innermost part has no layer
         for row in reversed(binding.rows):
             if row.around_attempt is not None:
-                function = row.around_attempt(function, self.body._replace(binding=binding))
+                inner, function = function, row.around_attempt(function, self.body._replace(binding=binding))
+                takes_number |= row.numbers_retries and function is not inner
         for place, part in enumerate(self.parts[:end]):
             if part.layer is not None:
                 layers.append(part.layer(binding._replace(build_inner=partial(self._inner_path, binding, place))))
@@ -259,7 +260,7 @@ class _Assembly(NamedTuple):
             if not part.is_step:
                 continue
             policies = _bind(part, binding)
-            if policies.retry is not None and (place or any(row.numbers_retries() for row in binding.rows)):
+            if policies.retry is not None and (place or takes_number):
                 policies.numbers_retries = True
             if call is None and self.advice:
                 policies.advice = self.advice
