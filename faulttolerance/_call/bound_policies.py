@@ -434,7 +434,7 @@ class BoundPolicies(_Usual, _Rare):
         call.is_counted = True
         if self.budget is not None:
             self._refill_budget(self.budget, call, succeeded=True)
-        call.failure = call.cause = call.rejection = None
+        call.failure = call.cause = None
         if self.counters is not None:
             self.frequent_counts[0].append(None)  # folded with the batch of retries, to which each such call adds
         if call.is_heard and sinks.wanted[Recovered](call):

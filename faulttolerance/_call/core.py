@@ -21,7 +21,9 @@ from .row import AttemptBinding, Binding, Policies, Row, StrategyFactory, Strate
 def _retry_after(policy: kinds.HonorRetryAfter, report_error: back_off.ReportError) -> Any:
     from .._strategy.retry_after import RetryAfter
 
-    return RetryAfter(seconds(policy.max_delay, ChronoUnit.MILLIS), policy.read, _wall_time, report_error)
+    return RetryAfter(
+        seconds(policy.max_delay, ChronoUnit.MILLIS), policy.read, lambda: clock.wall_time(), report_error
+    )
 
 
 def _retry(policy: kinds.Retry, binding: Binding) -> Mapping[str, Any]:
@@ -86,10 +88,6 @@ def _jittered(kind: str, growth: back_off.AnyBackOff) -> back_off.AnyBackOff:
 
 def _chance() -> float:
     return clock.random()
-
-
-def _wall_time() -> float:
-    return clock.wall_time()
 
 
 _RETRY_BUDGET = StrategyFactory(budget_of, lambda budget, policy: budget.renew(policy.ratio, policy.burst))

@@ -214,11 +214,11 @@ def remaining() -> float | None:
 
     Returns 0.0 after the deadline has passed, and ``None`` if there is no deadline. Works in threads and in coroutines.
     """
-    soonest = inf
     entry = (this_thread.deadlines if "greenlet" not in modules else deadlines_here()).innermost
     deadline = _get_current().effective
     if entry is None and deadline is None:
         return None
+    soonest = inf
     while entry is not None:
         if type(entry) is not list and entry[0] < soonest and not (type(entry) is BlockDeadline and entry.is_at_rest):
             soonest = entry[0]
