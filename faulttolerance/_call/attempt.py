@@ -135,10 +135,8 @@ if TYPE_CHECKING:
     from .._strategy.retry import Retry
     from .._strategy.retry_budget import RetryBudget
 
-    ASYNC = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
-    CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = METERED = BLOCK = CONTINUES = HOOK = RETRY = NUMBERED = (
-        False
-    )
+    ASYNC = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = NUMBERED = False
+    CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = METERED = BLOCK = CONTINUES = HOOK = RETRY = False
 
     class _Bound(BoundPolicies):
         """The policies as the functions below see them: they read each policy under the flag of that policy."""
@@ -323,6 +321,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                         evaluated = policies.release_and_evaluate(record, failure, result)
                         failure = await evaluated if ASYNC else evaluated
                     failure, held = policies.end_attempt(record, failure, progress, args, kwargs), None
+                if NUMBERED and progress.attempts > 1:
+                    kwargs = given  # hooks and fallbacks get no number
                 if CONSULTS:
                     progress.answer = await policies.ask(policies.retry.predicates.consult, failure, result)
                 if REJECTS and failure is None:
@@ -357,7 +357,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if BLOCK:
                     await args[1].reach_next(progress)
                 if NUMBERED:
-                    kwargs = {**kwargs, NUMBER: progress.attempts}
+                    given, kwargs = kwargs, {**kwargs, NUMBER: progress.attempts}
             except BaseException as error:
                 count_failed_call(policies, error, progress, args, kwargs, held)
                 raise

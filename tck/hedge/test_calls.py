@@ -15,10 +15,12 @@ from typing import IO, Any
 import pytest
 
 from faulttolerance import (
+    ExecutionContext,
     FaultToleranceDefinitionException,
     Guard,
     asynchronous,
     asynchronous_non_blocking,
+    before_retry,
     bulkhead,
     coalesce,
     completed_future,
@@ -839,6 +841,26 @@ def test_the_fallback_answers_for_a_race_that_nobody_wins() -> None:
     with virtual_time() as clock:
         assert clock.run(load()) == "instead"
     assert [type(one) for one in asked] == [OSError]
+
+
+def test_hooks_and_fallbacks_of_retried_races_get_the_arguments_of_the_call() -> None:
+    """The number of the attempt, which a race hands to its attempts, stays inside."""
+    seen: list[tuple[object, ...]] = []
+
+    def look(context: ExecutionContext) -> str:
+        seen.append((context.args, context.kwargs, context.parameters))
+        return "instead"
+
+    @retry(max_retries=2, delay=0, jitter=0)
+    @hedge(delay=100)
+    @before_retry(look)
+    @fallback(look)
+    async def load(number: int, *, size: int = 1) -> str:
+        raise OSError("down")
+
+    with virtual_time() as clock:
+        assert clock.run(load(1, size=2)) == "instead"
+    assert seen == [((1,), {"size": 2}, (1, 2))] * 3
 
 
 def test_a_plain_function_is_raced_on_threads_by_a_guard() -> None:

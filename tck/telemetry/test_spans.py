@@ -28,6 +28,7 @@ from faulttolerance import (
     asynchronous,
     completed_future,
     configure,
+    fallback,
     retry,
     sleep,
     testing,
@@ -106,6 +107,20 @@ def test_each_attempt_is_a_span(way: Way, traced: Traced) -> None:
     assert [span.status.status_code for span in attempts] == [StatusCode.ERROR, StatusCode.ERROR, StatusCode.UNSET]
     assert "a secret" not in repr([(span.status.description, span.events) for span in attempts])
     assert {parent_of(span) for span in attempts} == {id_of(order)}
+
+
+def test_a_fallback_method_after_spans_of_retries_gets_the_arguments_of_the_call(traced: Traced) -> None:
+    class Service:
+        @retry(max_retries=2, delay=0, jitter=0)
+        @fallback(fallback_method="instead")
+        def load(self, number: int) -> int:
+            raise OSError("down")
+
+        def instead(self, number: int) -> int:
+            return -number
+
+    assert Service().load(number=7) == -7
+    assert len(traced.spans) == 3
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS)[::4])
