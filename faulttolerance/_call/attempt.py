@@ -184,6 +184,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
     async def call(args: Arguments, kwargs: Mapping[str, Any], progress: CallRecord | None = None) -> Any:
         if ASYNC and WAITS and not (DETACHED or DEADLINE) and "trio" in modules:
             refuse_trio(policies.name)
+        if NUMBERED:
+            given = kwargs
         while True:
             began = clock.monotonic() if CLOCKED else 0.0  # names of held resources: bound before any is acquired
             if RATE_LIMIT:
@@ -321,7 +323,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                         evaluated = policies.release_and_evaluate(record, failure, result)
                         failure = await evaluated if ASYNC else evaluated
                     failure, held = policies.end_attempt(record, failure, progress, args, kwargs), None
-                if NUMBERED and progress.attempts > 1:
+                if NUMBERED:
                     kwargs = given  # hooks and fallbacks get no number
                 if CONSULTS:
                     progress.answer = await policies.ask(policies.retry.predicates.consult, failure, result)
@@ -357,7 +359,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if BLOCK:
                     await args[1].reach_next(progress)
                 if NUMBERED:
-                    given, kwargs = kwargs, {**kwargs, NUMBER: progress.attempts}
+                    kwargs = {**given, NUMBER: progress.attempts}
             except BaseException as error:
                 count_failed_call(policies, error, progress, args, kwargs, held)
                 raise

@@ -28,17 +28,13 @@ class _Cutter(ast.NodeTransformer):
     def __init__(self, flags: Mapping[str, bool]) -> None:
         self._flags = flags
 
-    def visit_If(self, node: ast.If) -> Any:
+    def visit_If(self, node: ast.If | ast.IfExp) -> Any:
         self.generic_visit(node)
         if isinstance(node.test, ast.Constant):
             return node.body if node.test.value else node.orelse
         return node
 
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        self.generic_visit(node)
-        if isinstance(node.test, ast.Constant):
-            return node.body if node.test.value else node.orelse
-        return node
+    visit_IfExp = visit_If  # noqa: N815  # the name that ``ast`` looks up
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         """Evaluate the flags of a condition; each call evaluates the rest."""
