@@ -310,7 +310,7 @@ class Ledger:
 
     def _merge_locked(self) -> None:
         final = self._final
-        for _ in range(len(self._departed)):
+        while self._departed and not Account.is_folding:  # within a fold, the last counts of an account would be lost
             account = self._departed.popleft()
             if account in self._accounts:
                 del self._accounts[account]

@@ -149,6 +149,27 @@ def test_a_reading_in_the_middle_of_a_fold_loses_no_count(monkeypatch: pytest.Mo
     assert sum(reading.durations["shop"]["ft.timeout.executionDuration"].sums) == 3.0
 
 
+def test_an_account_that_is_gone_in_the_middle_of_a_fold_loses_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler or a finalizer may read, while its thread folds the counts of another guard."""
+    ledger = Ledger()
+    folded = entered(ledger, "folded")
+    folded.add(FAILED, {"ft.timeout.executionDuration": 1.0})
+    plus = Durations.plus
+
+    def interrupted(samples: Durations, more: Durations) -> Durations:
+        monkeypatch.setattr(Durations, "plus", plus)
+        ledger.read()
+        return plus(samples, more)
+
+    monkeypatch.setattr(Durations, "plus", interrupted)
+    gone(ledger, "gone")
+
+    folded.fold()
+
+    assert ledger.read().counts["gone"][FAILED[0]] == 1
+    assert not ledger._departed
+
+
 def test_an_account_that_goes_while_it_is_read_is_in_the_reading_once() -> None:
     """A signal handler may read, or make a guard, while its thread reads."""
     ledger = Ledger()
