@@ -243,7 +243,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     admitted_by = BY_BULKHEAD
                 if DETACHED:
                     result = await environment.attempt(
-                        policies.new_attempt(record, began, function, args, kwargs, awaits)
+                        policies.new_attempt(record, began, function, args, kwargs, awaits)  # pyright: ignore[reportArgumentType]
                     )
                 elif ASYNC or BLOCK:
                     result = await (function(*args, **kwargs) if kwargs else function(*args))
