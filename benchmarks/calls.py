@@ -1,19 +1,24 @@
 """The cost of one call: the rows of single policies, of stacks, and of calls that fail.
 
-OpenTelemetry is imported, as in most services: a call in trouble asks it for a span.
+OpenTelemetry is imported, as in most services: a call in trouble asks it for a span. Refusals are measured without it,
+too, in a process of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
-from . import floors, ours, peers
+from . import ours, peers
 from .table import Row, cheaper, near
 from .timing import BARE, Contender, overheads, overheads_async
 
-__all__ = ["rows"]
+__all__ = ["refusals", "rows"]
 
 KINDS = ("retry", "circuit_breaker", "bulkhead", "timeout", "fallback")
 NEAREST = {
@@ -28,10 +33,12 @@ NEAREST = {
 
 def rows(rounds: int) -> list[Row]:
     """Measure, and compare."""
+    from . import floors  # it imports OpenTelemetry
+
     return [
         *_smooth(rounds),
-        *asyncio.run(_smooth_async(rounds)),
-        *_failing(rounds),
+        *asyncio.run(_smooth_async(rounds, floors)),
+        *_failing(rounds, floors),
     ]
 
 
@@ -87,7 +94,7 @@ def _smooth(rounds: int) -> list[Row]:
     return rows
 
 
-async def _smooth_async(rounds: int) -> list[Row]:
+async def _smooth_async(rounds: int, floors: ModuleType) -> list[Row]:
     guarded = ours.GuardedAsync()
     for _ in range(64):
         await guarded.all(1)
@@ -124,7 +131,7 @@ async def _smooth_async(rounds: int) -> list[Row]:
     ]
 
 
-def _failing(rounds: int) -> list[Row]:
+def _failing(rounds: int, floors: ModuleType) -> list[Row]:
     theirs, theirs_async = peers.failing()
     mine, mine_async = ours.Failing(), ours.Failing()
     theirs_async["floor"] = floors.retrying_async(peers.Turns().call_async)
@@ -134,13 +141,8 @@ def _failing(rounds: int) -> list[Row]:
             _contenders(theirs_async.pop("bare"), {"retry": mine_async.retry_async, **theirs_async}), rounds
         )
     )
-    refusing, refusing_async = peers.refusing()
-    fails, fails_async = refusing.pop("bare"), refusing_async.pop("bare")
-    refused = {"breaker": mine.refused, "all": mine.refused_all, "floor": floors.refusing(fails), **refusing}
-    for call in refused.values():
-        ours.use_up(call, 64)
-    cost_refused = overheads(_contenders(fails, refused), rounds, raising=True)
-    cost_refused_async = asyncio.run(_refused_async(fails_async, refusing_async, rounds))
+    refused, refused_async = refusals(rounds, floors)
+    alone, alone_async = _alone(rounds)
     return [
         Row(
             "one failure, then success, sync",
@@ -155,13 +157,27 @@ def _failing(rounds: int) -> list[Row]:
             [cheaper(cost_async, "retry", "pyfailsafe async"), near(cost_async, "retry", "floor")],
             cost_async,
         ),
-        _refusal("refused by an open breaker, sync", cost_refused),
-        _refusal("refused by an open breaker, async", cost_refused_async),
+        _refusal("refused by an open breaker, sync", alone, refused),
+        _refusal("refused by an open breaker, async", alone_async, refused_async),
     ]
 
 
-async def _refused_async(fails: Any, refusing: Mapping[str, Any], rounds: int) -> dict[str, float]:
-    refused = {"breaker": ours.Failing().refused_async, "floor": floors.refusing_async(fails), **refusing}
+def refusals(rounds: int, floors: ModuleType | None = None) -> tuple[dict[str, float], dict[str, float]]:
+    """What a refusal costs in all, sync and async: the function that raises by itself is no part of it."""
+    mine = ours.Failing()
+    refusing, refusing_async = peers.refusing()
+    fails, fails_async = refusing.pop("bare"), refusing_async.pop("bare")
+    refused = {"breaker": mine.refused, "all": mine.refused_all, **refusing}
+    refused_async = {"breaker": mine.refused_async, **refusing_async}
+    if floors is not None:
+        refused["floor"], refused_async["floor"] = floors.refusing(fails), floors.refusing_async(fails_async)
+    for call in refused.values():
+        ours.use_up(call, 64)
+    cost = overheads(_contenders(fails, refused), rounds, raising=True)
+    return _whole(cost), _whole(asyncio.run(_refused_async(fails_async, refused_async, rounds)))
+
+
+async def _refused_async(fails: Any, refused: Mapping[str, Any], rounds: int) -> dict[str, float]:
     for call in refused.values():
         for _ in range(64):
             try:
@@ -171,12 +187,35 @@ async def _refused_async(fails: Any, refusing: Mapping[str, Any], rounds: int) -
     return await overheads_async(_contenders(fails, refused), rounds, raising=True)
 
 
-def _refusal(what: str, cost: dict[str, float]) -> Row:
-    # What is compared is the whole refusal: the function that raises by itself is not part of it.
+def _whole(cost: Mapping[str, float]) -> dict[str, float]:
     bare = cost[BARE]
-    whole = {BARE: bare, **{name: spent + bare for name, spent in cost.items() if name != BARE}}
+    return {BARE: bare, **{name: spent + bare for name, spent in cost.items() if name != BARE}}
+
+
+_ALONE = """
+import json, sys
+from benchmarks import calls, ours
+ours.metrics_on()
+for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
+    del sys.modules[name]  # a peer has imported it
+measured = calls.refusals({rounds})
+assert "opentelemetry.trace" not in sys.modules
+print(json.dumps(measured))
+"""
+
+
+def _alone(rounds: int) -> list[dict[str, float]]:
+    """``refusals`` in a process without OpenTelemetry."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ALONE.format(rounds=rounds)], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def _refusal(what: str, alone: dict[str, float], whole: dict[str, float]) -> Row:
     aim = [cheaper(whole, "breaker", "circuitbreaker", 1.5), near(whole, "breaker", "floor")]
-    return Row(what, f"{whole['breaker']:,.0f} ns in all", [cheaper(whole, "breaker", "circuitbreaker")], aim, whole)
+    measured = f"{whole['breaker']:,.0f} ns in all, without OpenTelemetry {alone['breaker']:,.0f} ns"
+    return Row(what, measured, [cheaper(alone, "breaker", "circuitbreaker")], aim, whole)
 
 
 def _ns(cost: Mapping[str, float], name: str) -> str:
