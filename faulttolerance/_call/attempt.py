@@ -32,6 +32,7 @@ from .._deadline.threads.block import NO_BLOCK, block_deadline, end_block
 from .._deadline.threads.chain import deadlines_here, this_thread
 from .._deadline.threads.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._deadline.threads.watchdog import watchdog
+from .._event import Rejected, sinks
 from .._execution.caller_thread import Arguments, Callback, GuardedCall, pause
 from .._execution.environment import Environment, StoppedIteration
 from .._execution.turn import take_turn, take_turn_async
@@ -192,8 +193,6 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 requested, admitted_by = began, BY_NONE
             elif BULKHEAD:
                 admitted_by = BY_NONE
-            if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
-                permit: object = new_permit() if BULKHEAD else None
             if DEADLINE and ASYNC:
                 deadline = NO_DEADLINE
             elif DEADLINE:
@@ -207,8 +206,17 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if not state.is_closed:
                     # Refusing must be cheap: nothing is held, and if nothing follows a failure, no more work is needed.
                     if not CONTINUES and (wait := state.until - (began if CLOCKED else clock.monotonic())) > 0.0:
-                        raise policies.report_refusal(policies.gate, wait, kwargs)
+                        if METERED:
+                            refusals = policies.frequent_counts or policies.create_frequent_counts(policies.counters)
+                            refusals[0].append(None)
+                            if len(refusals[0]) >= FOLD:
+                                policies.counters.fold()
+                        if policies.gate.transitions or sinks.wanted[Rejected](None):
+                            raise policies.report_refusal(policies.gate, wait, kwargs)
+                        raise policies.gate.refusal(wait)
                     gate_state = NOT_ADMITTED
+            if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
+                permit: object = new_permit() if BULKHEAD else None
             try:  # the way in, outermost first
                 if GATE and not state.is_closed:
                     permit = permit or object()

@@ -17,7 +17,7 @@ from .._event import Recovered, Rejected, TimedOut, sinks
 from .._execution.caller_thread import Arguments, Callback, is_kept_by_module, is_pending, warn_of_pending_result
 from .._execution.environment import Attempt, Environment, StoppedIteration
 from .._metrics.catalogue import Interned, Series, call_series, series_of_facts
-from .._metrics.counters import FOLD, Counters
+from .._metrics.counters import Counters
 from .._signature.kind import generator_faults, is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.gate import NOT_ADMITTED, Gate, OnRefusal
@@ -306,14 +306,9 @@ class BoundPolicies(_Usual, _Rare):
                 self.deliver(self.gate)
 
     def report_refusal(self, gate: Gate, wait: float, kwargs: Mapping[str, Any]) -> RefusedException:
-        """Count and report a refusal by *gate* for *wait* seconds, if nothing follows a failure, and return it."""
+        """Report a refusal by *gate* for *wait* seconds, if nothing follows a failure, and return it."""
         if gate.transitions:
             self.deliver(gate)
-        if self.counters is not None:
-            batch = (self.frequent_counts or self.create_frequent_counts(self.counters))[0]
-            batch.append(None)
-            if len(batch) >= FOLD:
-                self.counters.fold()
         error = gate.refusal(wait)
         if sinks.wanted[Rejected](None):
             sinks.send(Rejected(self.name, kwargs.get(NUMBER, 1), self._gate_name, error))

@@ -14,8 +14,6 @@ from .._log import WARNING, log
 class ErrorLog:
     """Logs each kind of error in the application's code that a guard calls, once (rule R10)."""
 
-    __slots__ = ("_logged", "_name")
-
     def __init__(self, name: str) -> None:
         self._name = name
         self._logged: set[str] = set()
