@@ -328,8 +328,9 @@ def test_a_doubt_is_switched_off_by_a_key(client: type, properties: dict[str, An
         key.replace("CLIENT", f"{__name__}.{client.__qualname__}"): value for key, value in properties.items()
     }
     with configured(properties):
-        mine = [one for one in ft.guards() if one.name == f"{__name__}.{client.__qualname__}.charge"]
-        assert sorted(one.code for one in lint(mine, settings.snapshot)) == left
+        name = f"{__name__}.{client.__qualname__}.charge"
+        doubts = lint([one for one in ft.guards() if one.name == name], settings.snapshot)
+        assert sorted(one.code for one in doubts if one.where == name) == left
         unused = [one.key for one in ft.validate() if "ignore" in one.key]
         assert unused == [key for key in properties if "OTHER" in key]
 
