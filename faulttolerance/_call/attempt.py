@@ -182,6 +182,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
     if COUNTED:
         first_try_durations = policies.first_try_durations
 
+    # Nobody passes *progress*: a default costs a healthy call less than an assignment.
     async def call(args: Arguments, kwargs: Mapping[str, Any], progress: CallRecord | None = None) -> Any:
         if ASYNC and WAITS and not (DETACHED or DEADLINE) and "trio" in modules:
             refuse_trio(policies.name)

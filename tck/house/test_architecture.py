@@ -51,7 +51,7 @@ MOST_LINES_OF_A_FILE = 500
 
 LARGE_FUNCTIONS = {
     # The attempts of a call under all policies, from which the policies that a function has not are cut away.
-    "_call/attempt.py attempt": (165, 202),
+    "_call/attempt.py attempt": (165, 203),
     "_call/attempt.py attempt.call": (159, 191),
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
