@@ -222,7 +222,7 @@ def handlers(allowed: str) -> Kind:
     """Accept a callable in place of the function, a method's name, several of these, or ``None``."""
 
     def is_one(value: object) -> bool:
-        is_function = callable(value) and not hasattr(value, "makes_handlers")
+        is_function = callable(value) and getattr(value, "makes_handlers", False) is not True
         return is_function or (isinstance(value, str) and value.isidentifier())
 
     def accepts(value: object) -> bool:

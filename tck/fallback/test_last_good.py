@@ -10,6 +10,7 @@ import threading
 import weakref
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -533,3 +534,8 @@ def test_last_good_without_its_parentheses_is_refused_when_the_function_is_decla
     """It would fail only in the outage."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"Fallback\(value\) is <function last_good"):
         fallback(last_good)(lambda: None)
+
+
+def test_a_mock_may_stand_for_a_handler_though_it_has_every_attribute() -> None:
+    """Tests of applications put mocks in place of handlers."""
+    assert fallback(Mock(return_value="mocked"))(Mock(side_effect=OSError))() == "mocked"
