@@ -159,7 +159,7 @@ class AdaptiveThrottle:
 
     def has_room_to_spare(self, now: float, permits: int) -> bool:
         """Return whether no call would be refused, so that a hedge takes nothing from others."""
-        return not self.probability(now)
+        return self.is_idle(now)
 
     def refusal(self, wait: float) -> ThrottleException:
         """Return the exception for a refused call; the moment of the next admission is unknown."""
