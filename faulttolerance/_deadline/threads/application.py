@@ -46,8 +46,10 @@ def include_package_of(frame: FrameType | None) -> None:
 def is_application(frame: FrameType) -> bool:
     """Return whether *frame* runs the application's own code."""
     name = module_of(frame)
-    if is_exempt(frame) or _is_among(name, _interruptible):
-        return not is_exempt(frame)
+    if is_exempt(frame):
+        return False
+    if _is_among(name, _interruptible):
+        return True
     if is_standard(frame):
         return False
     file, caller = frame.f_globals.get("__file__"), frame.f_back
