@@ -348,8 +348,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if RETRY:
                     delay = next_delay(policies, progress, failure, args, BLOCK and result is LOOP_LEFT)
                 if not RETRY or delay is None:
-                    ended = policies.fall_back(policies, failure, result, progress, args, kwargs)
-                    return await ended if ASYNC or BLOCK else ended
+                    outcome = policies.fall_back(policies, failure, result, progress, args, kwargs)
+                    return await outcome if ASYNC or BLOCK else outcome
                 if ASYNC or BLOCK:
                     if delay or progress.attempts > 1:  # repeated retries yield to other tasks, even without a delay
                         await environment.pause(delay)

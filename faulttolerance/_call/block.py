@@ -1,7 +1,7 @@
 """Blocks of code as guarded functions: ``with guard.attempt()``, ``for attempt in guard.attempts()``.
 
-The whole call is one coroutine of ``attempt``, which stops where it would call the function. The
-block runs there, and its end resumes the coroutine. Every decision is the same as in other calls.
+The whole call is one coroutine of ``attempt``, which stops where it would call the function. The block runs there, and
+its end resumes the coroutine. Every decision is the same as in other calls.
 
 The exit of a block sends the outcome of the block to the coroutine in one step, the first after Python has begun to
 leave the block. What a signal's handler raises later is received inside a ``try``. ``GeneratorExit`` is thrown: the

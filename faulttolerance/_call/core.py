@@ -86,10 +86,6 @@ def _jittered(kind: str, growth: back_off.AnyBackOff) -> back_off.AnyBackOff:
     return back_off.Full(growth) if kind == "full" else back_off.Decorrelated(growth.delay(1), growth.maximum)
 
 
-def _chance() -> float:
-    return clock.random()
-
-
 _RETRY_BUDGET = StrategyFactory(budget_of, lambda budget, policy: budget.renew(policy.ratio, policy.burst))
 
 
@@ -116,7 +112,7 @@ def _circuit_values(policy: kinds.CircuitBreaker) -> circuit_breaker.CircuitValu
 
 _BREAKER = StrategyFactory(
     lambda name, policy, _: circuit_breaker.CircuitBreaker(
-        name, _circuit_values(policy), chance=_chance, now=clock.monotonic()
+        name, _circuit_values(policy), chance=lambda: clock.random(), now=clock.monotonic()
     ),
     lambda breaker, policy: breaker.reconfigure(_circuit_values(policy), clock.monotonic()),
 )

@@ -66,7 +66,7 @@ class _Cutter(ast.NodeTransformer):
         return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))
 
     def visit_While(self, node: ast.While) -> ast.While:
-        """Give an endless loop the place of its first statement: CPython has an instruction for a line without code."""
+        """Return *node*; an endless loop gets the place of its first statement, because each line is an instruction."""
         self.generic_visit(node)
         if isinstance(node.test, ast.Constant):
             ast.copy_location(node.test, node.body[0])
