@@ -62,12 +62,12 @@ def test_no_guarded_call_takes_a_tenth_more_instructions_than_was_recorded() -> 
 
 
 def test_a_tracer_without_a_span_costs_a_call_in_trouble_one_question() -> None:
-    """It makes no event and no text: before, a refusal took three and a half times as much, and a retry twice."""
+    """It makes no event and no text, and where OpenTelemetry's context is empty, the look-up of a span is left out."""
     pytest.importorskip("opentelemetry.trace")
     alone, beside = count("instructions"), count("instructions", "--beside", "opentelemetry.trace")
 
-    assert beside["refused"] < 1.5 * alone["refused"]
-    assert beside["retried_once"] < 1.2 * alone["retried_once"]
+    assert beside["refused"] < 1.3 * alone["refused"]
+    assert beside["retried_once"] < 1.12 * alone["retried_once"]
 
 
 def test_no_guarded_method_takes_a_tenth_more_memory_than_was_recorded() -> None:

@@ -15,7 +15,8 @@ import pytest
 
 pytest.importorskip("opentelemetry.sdk")
 
-from opentelemetry import trace
+from opentelemetry import baggage, trace
+from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -413,6 +414,24 @@ def test_span_that_does_not_record_gets_nothing() -> None:
     call = retry(max_retries=1, jitter=0)(Flaky(1))
 
     assert call() == "done"
+
+
+def test_a_context_may_hold_more_than_a_span_that_records(spans: tuple[Any, InMemorySpanExporter]) -> None:
+    """Neither baggage nor the span of a caller elsewhere takes an event, and a span that records beside them does."""
+    tracer, exporter = spans
+    caller = trace.NonRecordingSpan(trace.SpanContext(1, 1, is_remote=True, trace_flags=trace.TraceFlags(1)))
+    held = baggage.set_baggage("tenant", "acme")
+    for context in (held, trace.set_span_in_context(caller, held)):
+        token = attach(context)
+        try:
+            assert retry(max_retries=1, jitter=0)(Flaky(1))() == "done"
+            with tracer.start_as_current_span("request"):
+                assert retry(max_retries=1, jitter=0)(Flaky(1))() == "done"
+        finally:
+            detach(token)
+
+    names = [[event.name for event in span.events] for span in exporter.get_finished_spans()]
+    assert names == [["ft.retry", "ft.recovery"]] * 2
 
 
 @pytest.mark.parametrize("way", ["def", "async def", "on a thread"])
