@@ -4,7 +4,8 @@
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import NamedTuple, Protocol, TypeAlias, get_args
 
 from ._log import ERROR, log
 from .exceptions import CircuitBreakerOpenException
@@ -204,24 +205,6 @@ def _everybody(call: TracedCall | None) -> bool:
     return True
 
 
-class _Wanted(dict[type[Event], Question]):
-    """The questions whether any sink wants events of a kind; the answer may change between two events."""
-
-    def __init__(self, sinks: "Sinks") -> None:
-        super().__init__()
-        self._sinks = sinks
-
-    def __missing__(self, kind: type[Event]) -> Question:
-        question: Question = nobody
-        for sink in reversed((*self._sinks.get(), *self._sinks.taps)):
-            try:
-                question = sink.interest(kind, question)  # type: ignore[attr-defined]
-            except Exception:  # noqa: BLE001  # application code; most sinks have no such attribute
-                question = _everybody
-        self[kind] = question
-        return question
-
-
 _being_notified: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", default=())
 """The ids of the sinks that are being notified."""
 
@@ -242,15 +225,30 @@ class Sinks:
         """Returns the sinks to notify if the application set none; called at the first event."""
 
     def _renew_questions(self) -> None:
-        self.wanted = _Wanted(self)
+        wanted: dict[type[Event], Question] = {}
+        for kind in get_args(Event):
+            wanted[kind] = partial(self._first_answer, wanted, kind)
+        self.wanted = wanted
         """A question for each kind of event, asked before one is created: ``if sinks.wanted[Rejected](call): ...``.
 
-        Its argument is the call, which remembers that no span records there, or ``None``.
+        Its argument is the call, which remembers that no span records there, or ``None``. The answer may change between
+        two events.
 
         A sink may have a method ``interest(kind, others)``. It returns a function that answers for the sink and, by
         calling *others*, for the sinks behind it, and that raises nothing. A sink without it wants every event. A
         wrapper around all the questions would cost as much as one question.
         """
+
+    def _first_answer(self, wanted: dict[type[Event], Question], kind: type[Event], call: TracedCall | None) -> bool:
+        """Replace the question about *kind* in *wanted* by that of the sinks, and return its answer for *call*."""
+        question: Question = nobody
+        for sink in reversed((*self.get(), *self.taps)):
+            try:
+                question = sink.interest(kind, question)  # type: ignore[attr-defined]
+            except Exception:  # noqa: BLE001  # application code; most sinks have no such attribute
+                question = _everybody
+        wanted[kind] = question
+        return question(call)
 
     def set(self, chosen: Iterable[Sink] | None) -> None:
         """Notify *chosen* and no other sinks from now on; ``None`` means the sinks that ``find`` returns."""
