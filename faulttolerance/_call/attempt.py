@@ -32,7 +32,7 @@ from .._deadline.threads.block import NO_BLOCK, block_deadline, end_block
 from .._deadline.threads.chain import deadlines_here, this_thread
 from .._deadline.threads.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._deadline.threads.watchdog import watchdog
-from .._event import Rejected, sinks
+from .._event import Recovered, Rejected, sinks
 from .._execution.caller_thread import Arguments, Callback, GuardedCall, pause
 from .._execution.environment import Environment, StoppedIteration
 from .._execution.turn import take_turn, take_turn_async
@@ -208,9 +208,9 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     # Refusing must be cheap: nothing is held, and if nothing follows a failure, no more work is needed.
                     if not CONTINUES and (wait := state.until - (began if CLOCKED else clock.monotonic())) > 0.0:
                         if METERED:
-                            refusals = policies.frequent_counts or policies.create_frequent_counts(policies.counters)
-                            refusals[0].append(None)
-                            if len(refusals[0]) >= FOLD:
+                            refusals = (policies.frequent_counts or policies.create_frequent_counts(policies.counters))[0]
+                            refusals.append(None)
+                            if len(refusals) >= FOLD:
                                 policies.counters.fold()
                         if policies.gate.transitions or sinks.wanted[Rejected](None):
                             raise policies.report_refusal(policies.gate, wait, kwargs)
@@ -341,7 +341,17 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if failure is None:
                     if not (ASYNC or BLOCK) and type(result) is not policies.checked_result_type:
                         policies.check_result(result, args)
-                    policies.recover(progress) if progress.attempts > 1 else policies.end_call(progress, True)
+                    if RETRY and progress.attempts > 1:
+                        progress.is_counted = True
+                        if progress.paid_for:
+                            policies.refill_budget(policies.budget, progress, succeeded=True)
+                        progress.failure = progress.cause = None
+                        if METERED:
+                            policies.frequent_counts[0].append(None)  # folded with the batch of retries
+                        if progress.is_heard and sinks.wanted[Recovered](progress):
+                            sinks.send(Recovered(policies.name, progress.attempts), progress)
+                    else:
+                        policies.end_call(progress, True)
                     return result
                 if CONSULTS:
                     progress.told = await policies.ask(await_delay, failure, policies.retry, progress)

@@ -411,7 +411,7 @@ class BoundPolicies(_Usual, _Rare):
             return
         call.is_counted = True
         if self.budget is not None:
-            self._refill_budget(self.budget, call, succeeded=returned and call.stop is None)
+            self.refill_budget(self.budget, call, succeeded=returned and call.stop is None)
         # Their tracebacks refer to the call that refers to this record.
         call.failure = call.cause = call.rejection = None
         applied, call.replaced_failure = call.stop is not None and call.replaced_failure is not None, None
@@ -424,24 +424,13 @@ class BoundPolicies(_Usual, _Rare):
                 series = call_series(returned, fallback, call.attempts > 1, result)
             self.counters.add(series)
 
-    def recover(self, call: CallRecord) -> None:
-        """Count and report a call that succeeded after retries."""
-        call.is_counted = True
-        if self.budget is not None:
-            self._refill_budget(self.budget, call, succeeded=True)
-        call.failure = call.cause = None
-        if self.counters is not None:
-            self.frequent_counts[0].append(None)  # folded with the batch of retries, to which each such call adds
-        if call.is_heard and sinks.wanted[Recovered](call):
-            sinks.send(Recovered(self.name, call.attempts), call)
-
     def _fallback_label(self, applied: bool) -> str | None:
         """Return the label of the fallback in the count of a call; ``None`` if the call is counted elsewhere."""
         if not self.counts_calls:
             return None
         return "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
 
-    def _refill_budget(self, budget: RetryBudget, call: CallRecord, *, succeeded: bool) -> None:
+    def refill_budget(self, budget: RetryBudget, call: CallRecord, *, succeeded: bool) -> None:
         """Return to the budget the price of a successful or unmade retry, or the income from a call without retries."""
         if call.paid_for > call.attempts or (succeeded and call.paid_for == call.attempts):
             budget.give_back()
