@@ -135,12 +135,10 @@ def _failing(rounds: int, floors: ModuleType) -> list[Row]:
     theirs, theirs_async = peers.failing()
     mine, mine_async = ours.Failing(), ours.Failing()
     theirs_async["floor"] = floors.retrying_async(peers.Turns().call_async)
-    cost = overheads(_contenders(theirs.pop("bare"), {"retry": mine.retry, **theirs}), rounds)
-    cost_async = asyncio.run(
-        overheads_async(
-            _contenders(theirs_async.pop("bare"), {"retry": mine_async.retry_async, **theirs_async}), rounds
-        )
-    )
+    retrying = _contenders(theirs.pop("bare"), {"retry": mine.retry, **theirs})
+    retrying_async = _contenders(theirs_async.pop("bare"), {"retry": mine_async.retry_async, **theirs_async})
+    cost = overheads(retrying, rounds, collecting=True)
+    cost_async = asyncio.run(overheads_async(retrying_async, rounds, collecting=True))
     refused, refused_async = refusals(rounds, floors)
     alone, alone_async = _alone(rounds)
     return [

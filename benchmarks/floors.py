@@ -17,6 +17,7 @@ from threading import RLock
 from typing import Any
 
 from opentelemetry import trace
+from opentelemetry.context import get_current
 
 from faulttolerance import CircuitBreakerOpenException, RateLimitException, RefusedException
 from faulttolerance._deadline.clock import clock
@@ -27,6 +28,7 @@ __all__ = ["rate_limited_async", "refusing", "refusing_async", "retrying_async"]
 _LONG = 86_400.0
 _FOLD = 1024
 _LOG, _DEBUG = logging.getLogger("benchmarks"), logging.DEBUG
+_FIND_SPAN = trace.get_current_span
 _LISTENERS: tuple[Callable[..., object], ...] = ()
 _VETOES: tuple[Callable[..., object], ...] = ()
 
@@ -74,7 +76,12 @@ def refusing(function: Callable[..., Any]) -> Callable[..., Any]:
                 refusals.append(None)
                 if len(refusals) >= _FOLD:
                     refusals.clear()
-                if _LISTENERS or (_LOG.level or _LOG.root.level) <= _DEBUG or trace.get_current_span().is_recording():
+                if (
+                    _LISTENERS
+                    or (_LOG.level or _LOG.root.level) <= _DEBUG
+                    or get_current()
+                    or trace.get_current_span is not _FIND_SPAN
+                ):
                     raise NotImplementedError
                 raise CircuitBreakerOpenException("circuit is open", wait)
             return function(*args, **kwargs)
@@ -95,7 +102,12 @@ def refusing_async(function: Callable[..., Any]) -> Callable[..., Any]:
                 refusals.append(None)
                 if len(refusals) >= _FOLD:
                     refusals.clear()
-                if _LISTENERS or (_LOG.level or _LOG.root.level) <= _DEBUG or trace.get_current_span().is_recording():
+                if (
+                    _LISTENERS
+                    or (_LOG.level or _LOG.root.level) <= _DEBUG
+                    or get_current()
+                    or trace.get_current_span is not _FIND_SPAN
+                ):
                     raise NotImplementedError
                 raise CircuitBreakerOpenException("circuit is open", wait)
             return await function(*args, **kwargs)
@@ -143,7 +155,7 @@ def retrying_async(function: Callable[..., Any], retry_on: tuple[type[Exception]
                         if (
                             _LISTENERS
                             or (_LOG.level or _LOG.root.level) <= _DEBUG
-                            or (attempts == 1 and trace.get_current_span().is_recording())
+                            or (attempts == 1 and (get_current() or trace.get_current_span is not _FIND_SPAN))
                         ):
                             raise NotImplementedError from error
                     if attempts > 1:
