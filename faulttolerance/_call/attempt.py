@@ -32,7 +32,7 @@ from .._deadline.threads.block import NO_BLOCK, block_deadline, end_block
 from .._deadline.threads.chain import deadlines_here, this_thread
 from .._deadline.threads.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._deadline.threads.watchdog import watchdog
-from .._event import Recovered, Rejected, sinks
+from .._event import Rejected, sinks
 from .._execution.caller_thread import Arguments, Callback, GuardedCall, pause
 from .._execution.environment import Environment, StoppedIteration
 from .._execution.turn import take_turn, take_turn_async
@@ -42,6 +42,7 @@ from .._platform.unpatched import get_ident
 from .._strategy.gate import NOT_ADMITTED
 from .._strategy.retry import Stop
 from .._strategy.verdict import SUCCESS
+from ..exceptions import CircuitBreakerOpenException
 from .bound_policies import BY_BULKHEAD, BY_NONE, BY_RATE_LIMIT, NUMBER, BoundPolicies
 from .continuation import (
     LOOP_LEFT,
@@ -208,13 +209,13 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     # Refusing must be cheap: nothing is held, and if nothing follows a failure, no more work is needed.
                     if not CONTINUES and (wait := state.until - (began if CLOCKED else clock.monotonic())) > 0.0:
                         if METERED:
-                            refusals = (policies.frequent_counts or policies.create_frequent_counts(policies.counters))[0]
-                            refusals.append(None)
-                            if len(refusals) >= FOLD:
+                            counts = policies.frequent_counts or policies.create_frequent_counts(policies.counters)
+                            counts[0].append(None)
+                            if len(counts[0]) >= FOLD:
                                 policies.counters.fold()
                         if policies.gate.transitions or sinks.wanted[Rejected](None):
                             raise policies.report_refusal(policies.gate, wait, kwargs)
-                        raise policies.gate.refusal(wait)
+                        raise CircuitBreakerOpenException(policies.gate.message, wait)
                     gate_state = NOT_ADMITTED
             if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
                 permit: object = new_permit() if BULKHEAD else None
@@ -342,14 +343,11 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     if not (ASYNC or BLOCK) and type(result) is not policies.checked_result_type:
                         policies.check_result(result, args)
                     if RETRY and progress.attempts > 1:
-                        progress.is_counted = True
-                        if progress.paid_for:
-                            policies.refill_budget(policies.budget, progress, succeeded=True)
-                        progress.failure = progress.cause = None
+                        progress.is_counted, progress.failure, progress.cause = True, None, None
                         if METERED:
                             policies.frequent_counts[0].append(None)  # folded with the batch of retries
-                        if progress.is_heard and sinks.wanted[Recovered](progress):
-                            sinks.send(Recovered(policies.name, progress.attempts), progress)
+                        if progress.paid_for or progress.is_heard:
+                            policies.report_recovery(progress)
                     else:
                         policies.end_call(progress, True)
                     return result

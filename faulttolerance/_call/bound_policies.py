@@ -26,7 +26,7 @@ from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Predicates, Retry
 from .._strategy.retry_budget import RetryBudget
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
-from ..exceptions import RefusedException, raise_faults
+from ..exceptions import CircuitBreakerOpenException, RefusedException, raise_faults
 from .continuation import LIMITS, NOT_RETRYABLE, RETURNED, CallRecord
 from .error_log import Hook
 
@@ -309,7 +309,7 @@ class BoundPolicies(_Usual, _Rare):
         """Report a refusal by *gate* for *wait* seconds, if nothing follows a failure, and return it."""
         if gate.transitions:
             self.deliver(gate)
-        error = gate.refusal(wait)
+        error = CircuitBreakerOpenException(gate.message, wait)
         if sinks.wanted[Rejected](None):
             sinks.send(Rejected(self.name, kwargs.get(NUMBER, 1), self._gate_name, error))
         return error
@@ -411,7 +411,7 @@ class BoundPolicies(_Usual, _Rare):
             return
         call.is_counted = True
         if self.budget is not None:
-            self.refill_budget(self.budget, call, succeeded=returned and call.stop is None)
+            self._refill_budget(self.budget, call, succeeded=returned and call.stop is None)
         # Their tracebacks refer to the call that refers to this record.
         call.failure = call.cause = call.rejection = None
         applied, call.replaced_failure = call.stop is not None and call.replaced_failure is not None, None
@@ -424,13 +424,20 @@ class BoundPolicies(_Usual, _Rare):
                 series = call_series(returned, fallback, call.attempts > 1, result)
             self.counters.add(series)
 
+    def report_recovery(self, call: CallRecord) -> None:
+        """Report a call that succeeded after retries to the budget that paid, and to sinks that received a retry."""
+        if self.budget is not None:
+            self._refill_budget(self.budget, call, succeeded=True)
+        if call.is_heard and sinks.wanted[Recovered](call):
+            sinks.send(Recovered(self.name, call.attempts), call)
+
     def _fallback_label(self, applied: bool) -> str | None:
         """Return the label of the fallback in the count of a call; ``None`` if the call is counted elsewhere."""
         if not self.counts_calls:
             return None
         return "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
 
-    def refill_budget(self, budget: RetryBudget, call: CallRecord, *, succeeded: bool) -> None:
+    def _refill_budget(self, budget: RetryBudget, call: CallRecord, *, succeeded: bool) -> None:
         """Return to the budget the price of a successful or unmade retry, or the income from a call without retries."""
         if call.paid_for > call.attempts or (succeeded and call.paid_for == call.attempts):
             budget.give_back()
