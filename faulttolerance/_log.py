@@ -16,7 +16,6 @@ from ._shown import escaped
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable
     from types import FrameType
 
 NAME = "faulttolerance"
@@ -39,19 +38,6 @@ def logger() -> logging.Logger:
     import logging
 
     return logging.getLogger(NAME)
-
-
-def writes(level: int, others: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return a function that answers whether *level* may be written, or else calls *others*."""
-    ours = logger()
-
-    def may_be_written(call: Any) -> bool:
-        # Nearly always the level forbids the record, and reading the level is faster than calling isEnabledFor.
-        if (ours.level or ours.parent.level) > level:  # type: ignore[union-attr]
-            return others(call)
-        return ours.isEnabledFor(level) or others(call)
-
-    return may_be_written
 
 
 def log(

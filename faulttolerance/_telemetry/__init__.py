@@ -1,1 +1,1 @@
-"""The receivers of counts and events: one file for each, imported when its receiver exists."""
+"""The receivers of counts and events; a file is imported when its receiver exists."""

@@ -14,8 +14,7 @@ from .._log import ERROR, log as write
 from .._metrics.counters import ledger
 from .._platform.fork import at_fork
 from .._platform.import_watch import imports, is_here
-from .log import log
-from .trace import trace
+from .event_sinks import log, trace
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -1,13 +1,57 @@
-"""Events on the current span of OpenTelemetry, if a span records."""
+"""The default receivers of events: the log, and the current span of OpenTelemetry, if a span records.
+
+Records of the standard library's logger ``faulttolerance`` have fields as attributes, named ``ft_...``. Arguments are
+never logged. Messages of failures are not logged either, because they may contain arguments.
+"""
 
 from __future__ import annotations
 
 from sys import modules
 from typing import Any
 
-from .._event import Event, Question, TracedCall, nobody
+from .._event import Event, FleetLost, FleetRegained, GaveUp, Question, StateChanged, TracedCall, nobody
+from .._log import DEBUG, INFO, WARNING, log as write, logger
 from .._shown import escaped
 from .description import attributes_of, describe
+
+
+def log(event: Event) -> None:
+    """Log *event*: state changes and give-ups for people, attempts at DEBUG."""
+    level = _level_of(event)
+    if not logger().isEnabledFor(level):
+        return
+    values = {f"ft_{name.removeprefix('ft.').replace('.', '_')}": value for name, value in attributes_of(event).items()}
+    subject = "%(ft_method)s" if event.method else "fleet"
+    fields = {name: value for name, value in values.items() if value != ""}
+    write(level, f"{subject}: {describe(event).text}", values, fields=fields)
+
+
+def _level_of(event: Event) -> int:
+    """Return the level at which *event* is logged."""
+    if isinstance(event, GaveUp):
+        return WARNING if event.is_news else DEBUG
+    if isinstance(event, StateChanged):
+        return WARNING if event.new == "open" else INFO
+    return _LEVELS.get(type(event), DEBUG)
+
+
+_LEVELS = {StateChanged: WARNING, GaveUp: WARNING, FleetLost: WARNING, FleetRegained: INFO}
+"""The highest level at which events of a kind are logged."""
+
+
+def _log_interest(kind: type[Event], others: Question) -> Question:
+    ours, level = logger(), _LEVELS.get(kind, DEBUG)
+
+    def may_be_logged(call: TracedCall | None) -> bool:
+        # Nearly always the level forbids the record, and reading the level is faster than calling isEnabledFor.
+        if (ours.level or ours.parent.level) > level:  # type: ignore[union-attr]
+            return others(call)
+        return ours.isEnabledFor(level) or others(call)
+
+    return may_be_logged
+
+
+log.interest = _log_interest  # type: ignore[attr-defined]  # called first: a retry must not pay for unread text
 
 
 def trace(event: Event) -> bool:
@@ -65,8 +109,8 @@ def _is_traced(call: TracedCall | None) -> bool:
     return is_recording  # type: ignore[no-any-return]
 
 
-def _interest(_: type[Event], others: Question) -> Question:
+def _trace_interest(_: type[Event], others: Question) -> Question:
     return _is_traced if others is nobody else lambda call: _is_traced(call) or others(call)
 
 
-trace.interest = _interest  # type: ignore[attr-defined]  # where no span records, no event is created for it
+trace.interest = _trace_interest  # type: ignore[attr-defined]  # where no span records, no event is created for it
