@@ -25,9 +25,9 @@ def describe(event: Event) -> Description:
     return _OPENED if isinstance(event, events.StateChanged) and event.new == "open" else _DESCRIPTIONS[type(event)]
 
 
-def attributes_of(event: Event) -> dict[str, Any]:
+def attributes_of(event: Event, description: Description) -> dict[str, Any]:
     """Return the values of *event* by attribute; of a failure its class, because its message may contain arguments."""
-    names = {"failure": "error.type", "attempts": "ft.attempt", **describe(event).attributes}
+    names = {"failure": "error.type", "attempts": "ft.attempt", **description.attributes}
     return {
         names.get(field, f"ft.{field}"): error_type(value) if field == "failure" else value
         for field, value in event._asdict().items()

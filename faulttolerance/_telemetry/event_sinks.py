@@ -20,10 +20,12 @@ def log(event: Event) -> None:
     level = _level_of(event)
     if not logger().isEnabledFor(level):
         return
-    values = {f"ft_{name.removeprefix('ft.').replace('.', '_')}": value for name, value in attributes_of(event).items()}
+    description = describe(event)
+    attributes = attributes_of(event, description)
+    values = {f"ft_{name.removeprefix('ft.').replace('.', '_')}": value for name, value in attributes.items()}
     subject = "%(ft_method)s" if event.method else "fleet"
     fields = {name: value for name, value in values.items() if value != ""}
-    write(level, f"{subject}: {describe(event).text}", values, fields=fields)
+    write(level, f"{subject}: {description.text}", values, fields=fields)
 
 
 def _level_of(event: Event) -> int:
@@ -63,13 +65,14 @@ def trace(event: Event) -> bool:
     span: Any = None if find is None else find()
     if span is None or not span.is_recording():
         return False
+    description = describe(event)
     # A text that cannot be encoded would end the export of a whole batch of spans.
     attributes = {
         name: escaped(value) if isinstance(value, str) else value
-        for name, value in attributes_of(event).items()
+        for name, value in attributes_of(event, description).items()
         if value != ""
     }
-    span.add_event(describe(event).name, attributes)
+    span.add_event(description.name, attributes)
     return True
 
 
