@@ -109,11 +109,6 @@ class CallRecord:
             self.cause = before
         self.failure = failure
 
-    def set_cause(self, failure: BaseException) -> None:
-        """Set the last failure of the method itself as the cause of a refusal that ends the retries."""
-        if isinstance(failure, RefusedException) and failure.__cause__ is None and self.cause is not None:
-            failure.__cause__ = self.cause
-
     def add_note(self, failure: BaseException, elapsed: float, stop: Stop, name: str, limit: float) -> None:
         """Add a note to *failure* on attempts and duration; the guard *name* makes at most *limit* attempts.
 
@@ -127,7 +122,8 @@ class CallRecord:
                 outer_name, inner_name = distinct_names(name, inner.guard)
                 tried = f"{tried} of {outer_name}, each up to {inner.limit} of {inner_name},"
             reason = self.veto_reason or stop.value
-            text = f"faulttolerance: {tried} in {elapsed:.3f} s{self._failure_classes()}; no more, because {reason}"
+            classes = self._failure_classes() if self._runs else ""
+            text = f"faulttolerance: {tried} in {elapsed:.3f} s{classes}; no more, because {reason}"
             ours = Note(text, name, self.attempts if limit == inf else int(limit), self.began)
             # Not by assignment: a frozen dataclass that is an exception rejects it.
             BaseException.__setattr__(failure, "__notes__", [*notes, ours])
@@ -150,9 +146,7 @@ class CallRecord:
         return note.guard != name and note.began >= self.began
 
     def _failure_classes(self) -> str:
-        """Return the classes of the attempts' failures, in brackets; empty if all had the same class."""
-        if not self._runs:
-            return ""
+        """Return the classes of the attempts' failures, which differ, in brackets."""
         kinds = [] if self._runs[0][0] == 1 else ["..."]
         for first, last, kind in (*self._runs, (self._runs[-1][1] + 1, self.attempts, type(self.failure))):
             attempts = f"{first}" if first == last else f"{first}-{last}"
@@ -246,7 +240,8 @@ def next_delay(
                 sinks.send(RetryScheduled(policies.name, attempts, delay, failure), call)  # type: ignore[arg-type]
             return 0.0 if RetryDelays.skipped_by else delay
     call.stop = stop
-    call.set_cause(failure)
+    if isinstance(failure, RefusedException) and failure.__cause__ is None and call.cause is not None:
+        failure.__cause__ = call.cause
     if attempts > 1 or stop not in _USUAL or failure is call.rejection:
         call.add_note(failure, elapsed, stop, policies.name, retry.max_retries + 1)
     if isinstance(failure, Exception) and sinks.wanted[GaveUp](call):
@@ -305,7 +300,7 @@ def next_fallback(
     if policies.fallback_on is None or not matches(failure, policies.fallback_on, policies.no_fallback_on):
         return None
     handled = policies.handled(args)
-    if ends_this(handled) or replaces_cancellation(failure, handled):
+    if ends_this(handled) or (failure.__context__ is not handled and replaces_cancellation(failure, handled)):
         return None  # rule R0
     fallback = next(fallbacks, None)
     if fallback is not None:

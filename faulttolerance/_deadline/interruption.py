@@ -90,7 +90,8 @@ def conclude(
     deadlines, entry = record.deadlines, record.entry
     assert deadlines is not None
     try:
-        settle(deadlines, entry)
+        if deadlines.in_flight is entry:
+            withdraw(deadlines)
         ended = clock.monotonic()
     except Interrupted as late:
         error = late
@@ -255,7 +256,7 @@ def is_outer(failure: BaseException, handled: BaseException | None) -> bool:
     Then no outcome is that of the call, as where its clean-up failed (rules R0, D3); see ``replaces_cancellation``.
     """
     deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
-    return is_past(deadlines) or replaces_cancellation(failure, handled)
+    return is_past(deadlines) or (failure.__context__ is not handled and replaces_cancellation(failure, handled))
 
 
 def replaces_cancellation(failure: BaseException, handled: BaseException | None) -> bool:

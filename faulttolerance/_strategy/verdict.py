@@ -74,7 +74,7 @@ def verdict_on(error: BaseException, fail_on: Classes, skip_on: Classes, fails: 
     """
     if skip_on and contains(skip_on, error):
         return SUCCESS
-    if fails or contains(fail_on, error):
+    if fails or (isinstance(error, Exception) and isinstance(error, fail_on)) or contains(fail_on, error):
         return FAILURE
     return SUCCESS if isinstance(error, Exception) else NEUTRAL
 
