@@ -109,7 +109,7 @@ def _is_traced(call: TracedCall | None) -> bool:
         return True
     if call is not None:
         call.is_untraced = not is_recording
-    return is_recording  # type: ignore[no-any-return]
+    return is_recording
 
 
 def _trace_interest(_: type[Event], others: Question) -> Question:
