@@ -209,12 +209,12 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     # Refusing must be cheap: nothing is held, and if nothing follows a failure, no more work is needed.
                     if not CONTINUES and (wait := state.until - (began if CLOCKED else clock.monotonic())) > 0.0:
                         if METERED:
-                            counts = policies.frequent_counts or policies.create_frequent_counts(policies.counters)
-                            counts[0].append(None)
-                            if len(counts[0]) >= FOLD:
+                            refusals = (policies.frequent_counts or policies.create_frequent_counts())[0]
+                            refusals.append(None)
+                            if len(refusals) >= FOLD:
                                 policies.counters.fold()
                         if policies.gate.transitions or sinks.wanted[Rejected](None):
-                            raise policies.report_refusal(policies.gate, wait, kwargs)
+                            raise policies.report_refusal(wait, kwargs)
                         raise CircuitBreakerOpenException(policies.gate.message, wait)
                     gate_state = NOT_ADMITTED
             if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
@@ -369,7 +369,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     policies.before_retry.run(args, kwargs, failure, progress.attempts + 1)
                 progress.attempts += 1
                 if METERED:  # only now: a call that is cancelled during the delay was not retried
-                    retries = (policies.frequent_counts or policies.create_frequent_counts(policies.counters))[1]
+                    retries = (policies.frequent_counts or policies.create_frequent_counts())[1]
                     retries.append(None)
                     if len(retries) >= FOLD:
                         policies.counters.fold()

@@ -305,8 +305,9 @@ class BoundPolicies(_Usual, _Rare):
             if self.gate.transitions:
                 self.deliver(self.gate)
 
-    def report_refusal(self, gate: Gate, wait: float, kwargs: Mapping[str, Any]) -> RefusedException:
-        """Report a refusal by *gate* for *wait* seconds, if nothing follows a failure, and return it."""
+    def report_refusal(self, wait: float, kwargs: Mapping[str, Any]) -> RefusedException:
+        """Report a refusal by the gate for *wait* seconds, if nothing follows a failure, and return it."""
+        gate: Gate = self.gate  # type: ignore[assignment]  # where there is one
         if gate.transitions:
             self.deliver(gate)
         error = CircuitBreakerOpenException(gate.message, wait)
@@ -314,11 +315,12 @@ class BoundPolicies(_Usual, _Rare):
             sinks.send(Rejected(self.name, kwargs.get(NUMBER, 1), self._gate_name, error))
         return error
 
-    def create_frequent_counts(self, counters: Counters) -> tuple[list[None], ...]:
-        """Create the batches of *counters*: with a retry, successes after retries, and retries; otherwise refusals.
+    def create_frequent_counts(self) -> tuple[list[None], ...]:
+        """Create the batches of the counters: with a retry, successes after retries, and retries; otherwise refusals.
 
         They are folded in this order, so that no reader sees such a call without its retries.
         """
+        counters: Counters = self.counters  # type: ignore[assignment]  # where there are some
         fallback = self._fallback_label(applied=False)
         if self.retry is not None:
             counted = [call_series(True, fallback, True, RETURNED), series_of_facts((("Retry", "retried"),))]
