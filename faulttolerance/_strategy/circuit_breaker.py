@@ -152,8 +152,7 @@ class CircuitBreaker:
 
         *failure* names the class of a failure, for people. A name is kept because the object would keep its traceback.
         """
-        has_failed = verdict == FAILURE
-        chance = 0.5
+        has_failed, chance = verdict == FAILURE, 0.5
         if has_failed and not state.is_closed and self.values.max_delay > self.values.delay:
             chance = self._chance()  # the application may have chosen the source: not under the lock
         with self.lock:
