@@ -63,15 +63,14 @@ class Settings:
         """
         while True:
             seen, state = self.version.current, self._state
-            if state.snapshot is None:
-                # This is no installation: changes that other threads prepare build on the same inputs and stay valid.
-                state = state._replace(snapshot=self.prepare(state))
-            elif with_switches and state.switches is None:
-                state = state._replace(switches=read_switches(state.snapshot)[0])
-            else:
+            # This is no installation: changes that other threads prepare build on the same inputs and stay valid.
+            snapshot, switches = state.snapshot or self.prepare(state), state.switches
+            if with_switches and switches is None:
+                switches = read_switches(snapshot)[0]
+            if snapshot is state.snapshot and switches is state.switches:
                 return state
             swap = Swap()
-            self.install(state, swap)
+            self.install(state._replace(snapshot=snapshot, switches=switches), swap)
             self.version.swap(seen, swap)
 
     def basis(self, *, with_switches: bool = False) -> Configuration:

@@ -189,8 +189,10 @@ _PARTS = [annotation.upper() + sign for annotation in CONFIGURABLE for sign in "
 
 @lru_cache(maxsize=512)  # each change of the configuration reads the variables again
 def _could_be_a_key(name: str) -> bool:
-    if name in (CONFIG_VARIABLE, TRACING_VARIABLE, *PERMISSIONS) or name.startswith(FLEET_VARIABLES):
-        return False
-    if name.startswith(PREFIX) or name == ORDINAL or looks_like_a_switch(name):
-        return True
-    return any(part in name.upper() for part in _PARTS)
+    upper = name.upper()
+    if "FAULT" in upper:  # a name of this library, or a switch
+        if name in (CONFIG_VARIABLE, TRACING_VARIABLE, *PERMISSIONS) or name.startswith(FLEET_VARIABLES):
+            return False
+        if name.startswith(PREFIX) or looks_like_a_switch(name):
+            return True
+    return name == ORDINAL or any(map(upper.__contains__, _PARTS))
