@@ -29,10 +29,11 @@ class _Cutter(ast.NodeTransformer):
         self._flags = flags
 
     def visit_If(self, node: ast.If | ast.IfExp) -> Any:
-        self.generic_visit(node)
-        if isinstance(node.test, ast.Constant):
-            return node.body if node.test.value else node.orelse
-        return node
+        node.test = self.visit(node.test)
+        if not isinstance(node.test, ast.Constant):
+            return self.generic_visit(node)
+        kept = node.body if node.test.value else node.orelse  # the other one is never visited
+        return self.visit(kept) if isinstance(kept, ast.expr) else self.generic_visit(ast.Module(kept, [])).body  # type: ignore[attr-defined]
 
     visit_IfExp = visit_If  # noqa: N815  # the name that ``ast`` looks up
 
@@ -59,6 +60,9 @@ class _Cutter(ast.NodeTransformer):
         if node.id in self._flags:
             return ast.copy_location(ast.Constant(self._flags[node.id]), node)
         return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return node  # no flag is in it
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
