@@ -187,8 +187,6 @@ class Row(Record):
     """Whether the wrapped function takes the number of each attempt after the first, by the keyword ``NUMBER``."""
     listener: Callable[[frozenset[type[Policy]], Binding], Callable[..., BoundPolicies] | None] | None = None
     """Returns the class that binds policies of some kinds and listens to attempts; ``None`` for the usual class."""
-    around_call: Callable[[GuardedCall, str, bool], GuardedCall] | None = None
-    """Wraps the whole call of a guard; its arguments include the name and whether it is asynchronous."""
     observer: Callable[[str, type[Policy], Counters | None], OnRefusal] | None = None
     """Returns the function to call for each refusal of an observed policy of some kind."""
 

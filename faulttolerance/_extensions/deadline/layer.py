@@ -18,6 +18,7 @@ from ..._deadline.task import current
 from ..._deadline.threads.chain import binding_mark, deadlines_here, effective_entry, this_thread
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
+from ..._guard.resolve.assembly import entrances
 from ..._guard.resolve.resolver import renew_at_next_calls
 from ..._metrics.catalogue import Interned
 from ...exceptions import TimeoutException
@@ -81,22 +82,15 @@ def under_deadline(name: str, call: GuardedCall, environment: Environment | None
     return blocking if environment is None else awaited
 
 
-class _Asking:
-    is_on = False
-    """Whether call paths that are resolved now ask."""
-
-
 def ask_the_time() -> None:
     """Ask the remaining time before calls from now on; guards in use do so from their next call on."""
-    if not _Asking.is_on:
-        _Asking.is_on = True  # first: a guard that is resolved afterwards asks
+    if _asking_the_time not in entrances:
+        entrances[_asking_the_time] = None  # first: a guard that is resolved afterwards asks
         renew_at_next_calls()
 
 
-def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> GuardedCall:
+def _asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> GuardedCall:
     """Wrap *call*, so that it starts nothing under a ``deadline`` that has passed."""
-    if not _Asking.is_on:
-        return call
 
     def asking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..._call.bound_policies import BoundPolicies, conclude_of
 from ..._call.row import Binding, Layer, Row
-from ..._execution.caller_thread import GuardedCall
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from ..._policy import ChronoUnit, Policy, seconds
 from .policy import Deadline
@@ -40,12 +39,6 @@ def _listener(kinds: frozenset[type[Policy]], binding: Binding) -> Callable[...,
     return WholeCallPolicies
 
 
-def _entrance(call: GuardedCall, name: str, asynchronous: bool) -> GuardedCall:
-    from .layer import asking_the_time
-
-    return asking_the_time(call, name, asynchronous)
-
-
 def _decorator() -> type[WholeCall]:
     from .decorator import WholeCall
 
@@ -71,7 +64,6 @@ DEADLINE = Row(
     _bind,
     layer=_layer,
     listener=_listener,
-    around_call=_entrance,
     series=_SERIES,
     block_fault=("bounds whole calls", "`with deadline(...)` around the block, or around its loop"),
     decorator=_decorator,

@@ -13,7 +13,7 @@ from ..._call.block import BlockingEnvironment, run_block
 from ..._call.bound_policies import NUMBER, BoundPolicies
 from ..._call.core import is_detached, may_queue
 from ..._call.error_log import ErrorLog, Hook
-from ..._call.order import ORDER, rows_for
+from ..._call.order import rows_for
 from ..._call.row import AttemptBinding, Binding, Layer, Row
 from ..._call.specialize import source_of
 from ..._call.state import State, StateDraft
@@ -199,12 +199,13 @@ def _fallback_name(policy: Fallback) -> str:
     return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
 
 
-_ENTRANCES = [row.around_call for row in reversed(ORDER) if row.around_call is not None]
+entrances: dict[Callable[[GuardedCall, str, bool], GuardedCall], None] = {}
+"""The wrappers of every whole call: an extension adds its own when it is first used, and then renews all paths."""
 
 
 def _around_calls(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall:
-    """Return *call* behind the entrances of all rows."""
-    for around_call in _ENTRANCES:
+    """Return *call* behind all entrances."""
+    for around_call in [*entrances]:
         call = around_call(call, name, asynchronous)
     return call
 
