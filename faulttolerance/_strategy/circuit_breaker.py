@@ -19,7 +19,6 @@ from .circuit_state import (
     NONE_YET,
     OPEN,
     CircuitSnapshot,
-    CircuitState,
     CircuitValues,
     StateName,
     Transition,
@@ -34,6 +33,23 @@ __all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "CircuitState", "Cir
 
 _REST: Final = 60.0
 _NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 0.0}
+
+
+class CircuitState(GateState):
+    """One stay in one state; a closed circuit is clean with a window full of successes."""
+
+    __slots__ = ("is_forced", "name", "since", "used")
+
+    def __init__(self, name: StateName, since: float, until: float = -math.inf, *, is_forced: bool = False) -> None:
+        self.is_closed = name == CLOSED
+        self.is_clean = False
+        self.name: StateName = name
+        self.since = since
+        self.used = since
+        """When the last result came, unless the window was full of successes."""
+        self.until = until
+        self.is_forced = is_forced
+        """Whether nothing but a reset ends it."""
 
 
 class Closed(CircuitState):

@@ -2,11 +2,8 @@
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
-from math import inf
 from types import FrameType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
-
-from .gate import GateState
 
 StateName: TypeAlias = Literal["closed", "open", "half-open"]
 
@@ -101,20 +98,3 @@ class CircuitSnapshot(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """Return the values by name, as an administrative endpoint shows them."""
         return self._asdict()
-
-
-class CircuitState(GateState):
-    """One stay in one state; a closed circuit is clean with a window full of successes."""
-
-    __slots__ = ("is_forced", "name", "since", "used")
-
-    def __init__(self, name: StateName, since: float, until: float = -inf, *, is_forced: bool = False) -> None:
-        self.is_closed = name == CLOSED
-        self.is_clean = False
-        self.name: StateName = name
-        self.since = since
-        self.used = since
-        """When the last result came, unless the window was full of successes."""
-        self.until = until
-        self.is_forced = is_forced
-        """Whether nothing but a reset ends it."""

@@ -11,8 +11,7 @@ from collections.abc import Callable, Hashable
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from ..._strategy.circuit_breaker import CircuitBreaker
-from ..._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN, CircuitState
+from ..._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker, CircuitState
 from ..._strategy.gate import GateState, GateWrapper
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from ...exceptions import CircuitBreakerOpenException
