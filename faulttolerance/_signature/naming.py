@@ -22,12 +22,11 @@ _CACHED = ("cache_clear", "cache_info")
 
 def class_name(cls: type) -> str:
     """Return the name of a class for messages, metrics and keys; in a program run with ``-m``, with its real module."""
-    return f"{_module_name(cls)}.{cls.__qualname__}".lstrip(".")
+    return f"{_module_name(cls, getattr(cls, '__module__', None))}.{cls.__qualname__}".lstrip(".")
 
 
-def _module_name(named: Any) -> str:
-    """Return the name of the module of a function or class."""
-    name = own_attribute(named, "__module__")
+def _module_name(named: Any, name: Any) -> str:
+    """Return the name of the module of a function or class; its own attribute says *name*."""
     return import_name(name, _namespace(named, name) if name in _MAIN else {})
 
 
@@ -39,14 +38,17 @@ def import_name(name: object, namespace: Mapping[str, Any]) -> str:
     return "__main__" if imported in _PROMPTS else imported.removesuffix(".__main__")
 
 
-def _namespace(named: Any, module: str) -> dict[str, Any]:
+def _namespace(named: Any, module: str) -> Mapping[str, Any]:
     """Return the globals of a function or class in *module*: a profiler's ``__main__`` is not that of its program."""
+    namespace: Mapping[str, Any] = getattr(sys.modules.get(module), "__dict__", {})
+    if namespace.get(named.__name__) is named:
+        return namespace
     bases = named.__mro__ if isinstance(named, type) else ()
     methods = [value for base in bases for value in list(vars(base).values()) if type(value) in _METHODS]
     for function in map(function_behind, methods or [named]):
         if isinstance(function, types.FunctionType) and function.__globals__.get("__name__") == module:
             return function.__globals__
-    return getattr(sys.modules.get(module), "__dict__", {})
+    return namespace
 
 
 class QualifiedName(NamedTuple):
@@ -67,7 +69,8 @@ def qualified_name_of(call: Any) -> QualifiedName:
     owner, name = _owner(named), own_attribute(named, "__name__", "")
     if owner is not None:
         return QualifiedName(class_name(owner), name)
-    return QualifiedName(_module_name(named), own_attribute(named, "__qualname__", name))
+    module = _module_name(named, own_attribute(named, "__module__"))
+    return QualifiedName(module, own_attribute(named, "__qualname__", name))
 
 
 def copy_names(wrapper: Any, call: Any) -> Any:

@@ -305,15 +305,18 @@ def class_of_call(declaration: Declaration, args: tuple[Any, ...]) -> type | Non
     owner = declaration.owner
     if owner is None and declaration.binding == CLASS and args:
         return args[0]  # type: ignore[no-any-return]
-    scope = own_attribute(declaration.template, "__qualname__", "").rpartition(".")[0]
     for cls in (type(args[0]), args[0]) if args else ():
         if issubclass(type(cls), type) and (  # a lazy object is not evaluated
-            owner in cls.__mro__
-            or is_attribute(declaration, cls)
-            or (owner is None and any(base.__qualname__ == scope for base in cls.__mro__))
+            owner in cls.__mro__ or is_attribute(declaration, cls) or (owner is None and _wrote(cls, declaration))
         ):
             return cls
     return owner
+
+
+def _wrote(cls: type, declaration: Declaration) -> bool:
+    """Return whether the body of *cls* or one of its bases defines the function, by its name."""
+    scope = own_attribute(declaration.template, "__qualname__", "").rpartition(".")[0]
+    return any(base.__qualname__ == scope for base in cls.__mro__)
 
 
 def descriptors_of(cls: type) -> list[tuple[str, Any]]:
