@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
+from sys import modules
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from weakref import ref
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 class _Resolving(Section):
     def __enter__(self) -> None:
-        refuse_eventlet()
+        if "eventlet.patcher" in modules:
+            refuse_eventlet()
         super().__enter__()
 
     def _left(self) -> None:
