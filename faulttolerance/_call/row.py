@@ -183,6 +183,8 @@ class Row(Record):
     """Decorates a bulkhead; takes whether calls may queue."""
     around_attempt: Callable[[Callable[..., Any], AttemptBinding], Callable[..., Any]] | None = None
     """Wraps the function that each attempt calls; returns it unchanged if there is nothing to do."""
+    is_wanted: Callable[[], bool] | None = None
+    """Whether the process wants ``around_attempt`` now; ``None`` for always."""
     numbers_retries: bool = False
     """Whether the wrapped function takes the number of each attempt after the first, by the keyword ``NUMBER``."""
     listener: Callable[[frozenset[type[Policy]], Binding], Callable[..., BoundPolicies] | None] | None = None

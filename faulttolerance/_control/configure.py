@@ -203,9 +203,9 @@ def configure(
     inputs, faults = inputs_of(properties=properties, files=files, sources=sources)
     raise_faults([*faults, *process.faults_of(arguments)])
     changes = transaction.reconfigure(partial(settings.prepare, **inputs))
-    created_spans = telemetry.creates_spans
+    created_spans = telemetry.creates_spans()
     process.apply(arguments)
-    if telemetry.creates_spans != created_spans:
+    if telemetry.creates_spans() != created_spans:
         transaction.reapply_declarations()  # spans are created around the body, so the plans depend on the mode
     return changes
 

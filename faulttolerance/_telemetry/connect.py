@@ -101,9 +101,8 @@ class Telemetry:
         """Return the log, and the trace unless tracing was switched off."""
         return (log,) if self._tracing_mode == OFF else (log, trace)
 
-    @property
     def creates_spans(self) -> bool:
-        """Whether each attempt becomes a span."""
+        """Return whether each attempt becomes a span."""
         return self._tracing_mode == SPANS
 
     @property

@@ -10,11 +10,9 @@ from ..._telemetry.connect import telemetry
 
 
 def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
-    if not telemetry.creates_spans:
-        return function
     from .layer import spanned
 
     return spanned(function, body.binding.name, body.is_awaited)
 
 
-SPANS = Row(around_attempt=_around_attempt, numbers_retries=True)
+SPANS = Row(around_attempt=_around_attempt, is_wanted=telemetry.creates_spans, numbers_retries=True)

@@ -251,7 +251,7 @@ class _Assembly(NamedTuple):
             function = _without_number(function)
         call: Any = None  # the innermost part has no layer
         for row in reversed(binding.rows):
-            if row.around_attempt is not None:
+            if row.around_attempt is not None and (row.is_wanted is None or row.is_wanted()):
                 inner, function = function, row.around_attempt(function, self.body._replace(binding=binding))
                 takes_number |= row.numbers_retries and function is not inner
         for place, part in enumerate(self.parts[:end]):
