@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -118,13 +118,21 @@ _BREAKER = StrategyFactory(
 )
 
 
+def _decorated(decorators: Iterable[Callable[..., Any] | None], strategy: Any, *others: Any) -> Any:
+    """Return *strategy* after the decorations of all rows, innermost first; *others* are their further arguments."""
+    for decorate in [*filter(None, decorators)][::-1]:
+        strategy = decorate(strategy, *others)
+    return strategy
+
+
 def gate_values(policy: Any, binding: Binding) -> Mapping[str, Any]:
     """Return the values that a *policy* with a gate binds: the name, and its rule for failures."""
     when: Any = binding.policies.get(kinds.FailWhen)
     # Beside a policy that names every exception, a predicate would add nothing.
     decides_alone = when is not None and when.exception is not None and policy.fail_on == (Exception,)
     gate = binding.strategies.get(type(policy))
-    asked, is_observed = binding.decorated_gate(gate, policy), not binding.is_enforced(type(policy))
+    asked = _decorated([row.gate for row in binding.rows], gate, policy, binding)
+    is_observed = binding.on_refusal_of(type(policy)) is not None
     return {
         "gate": asked,
         "gate_name": policy.annotation,
@@ -154,14 +162,17 @@ _RATE_LIMIT = StrategyFactory(
 
 def _rate_limit(policy: kinds.RateLimit, binding: Binding) -> Mapping[str, Any]:
     may_wait = _limit_values(policy).max_wait > 0.0 and binding.may_wait
-    limit, takes_turns = binding.decorated_limit(binding.strategies.get(kinds.RateLimit), may_wait)
-    return {"rate_limit": limit, "takes_turns": takes_turns}
+    limit = binding.strategies.get(kinds.RateLimit)
+    for row in reversed(binding.rows):
+        if row.limit is not None:
+            limit, may_wait = row.limit(limit, may_wait, binding)
+    return {"rate_limit": limit, "takes_turns": may_wait}
 
 
 def _timeout(policy: kinds.Timeout, binding: Binding) -> Mapping[str, Any]:
     limit = seconds(policy.value, policy.unit)
     bound: dict[str, Any] = {"seconds": limit or math.inf, "interrupt": policy.interrupt}
-    if not limit or not binding.is_enforced(kinds.Timeout):
+    if not limit or binding.on_refusal_of(kinds.Timeout) is not None:
         return bound
     if binding.detached:
         return {**bound, "left_behind": binding.strategies.get(kinds.Timeout)}
@@ -209,7 +220,7 @@ def may_queue(policies: Policies, asynchronous: bool) -> bool:
 def _bulkhead(policy: kinds.Bulkhead, binding: Binding) -> Mapping[str, Any]:
     queues = may_queue(binding.policies, binding.asynchronous)
     permits = binding.strategies.get(kinds.Bulkhead)
-    decorated = binding.decorated_permits(permits, queues)
+    decorated = _decorated([row.permits for row in binding.rows], permits, queues, binding)
     if decorated is permits and not binding.may_wait:
         decorated = bulkhead.UnqueuedBulkhead(permits)
     return {"bulkhead": decorated, "queues": queues}

@@ -73,27 +73,6 @@ class Binding(NamedTuple):
         """Return whether a policy of *kind* is in force, and not only observed."""
         return kind in self.policies and self.on_refusal_of(kind) is None
 
-    def decorated_gate(self, gate: Gate, policy: Policy) -> Gate:
-        """Return the *gate* of *policy* after the decorations of all rows, innermost first."""
-        for row in reversed(self.rows):
-            if row.gate is not None:
-                gate = row.gate(gate, policy, self)
-        return gate
-
-    def decorated_limit(self, limit: Any, may_wait: bool) -> tuple[Any, bool]:
-        """Return the rate *limit* after the decorations of all rows, and whether calls wait for a turn."""
-        for row in reversed(self.rows):
-            if row.limit is not None:
-                limit, may_wait = row.limit(limit, may_wait, self)
-        return limit, may_wait
-
-    def decorated_permits(self, permits: Any, may_queue: bool) -> Any:
-        """Return the bulkhead *permits* after the decorations of all rows; *may_queue* is whether calls may queue."""
-        for row in reversed(self.rows):
-            if row.permits is not None:
-                permits = row.permits(permits, may_queue, self)
-        return permits
-
 
 class AttemptBinding(NamedTuple):
     """The surroundings of the function that each attempt calls."""
