@@ -1,6 +1,7 @@
 """The rows of all policies, which define their parts in a call; this package imports none of them."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 _load: Callable[[], Any] = tuple
@@ -12,6 +13,7 @@ def provide_rows(load: Callable[[], Any]) -> None:
     _load = load
 
 
+@cache
 def rows() -> Any:
     """Return the rows of all policies and extensions, outermost first."""
     return _load()
