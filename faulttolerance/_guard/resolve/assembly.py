@@ -23,7 +23,6 @@ from ..._execution.environment import Environment
 from ..._metrics.catalogue import Schema, schema_of
 from ..._metrics.counters import Counters, Ledger
 from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, RecallingHandler, recalling_handler_in
-from ..._signature.kind import own_attribute
 from ..._strategy.gate import OnRefusal
 from ..declare.declaration import CLASS, FUNCTION, Declaration, unbound
 from .awaitable import call_awaited, is_coroutine_code, with_type_error
@@ -441,7 +440,7 @@ def _set_names(driver: Any, declaration: Declaration | None) -> Any:
     """Return *driver* with the function's name, for reports on tasks and on coroutines that were never awaited."""
     if declaration is not None:
         driver.__name__ = declaration.name
-        driver.__qualname__ = own_attribute(declaration.template, "__qualname__", declaration.name)
+        driver.__qualname__ = getattr(declaration.guard, "__qualname__", declaration.name)
     return driver
 
 
