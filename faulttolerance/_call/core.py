@@ -9,13 +9,13 @@ from typing import Any
 
 from .. import _policy as kinds
 from .._deadline.clock import clock
-from .._policy import ChronoUnit, Policy, recalling_handler_in, seconds
+from .._policy import ChronoUnit, Policy, seconds
 from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
 from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLimitException
 from .bound_policies import conclude_of
 from .budget import budget_of
 from .error_log import ErrorLog
-from .row import AttemptBinding, Binding, Policies, Row, StrategyFactory, StrategyLookup
+from .row import AttemptBinding, Binding, Layer, Policies, Row, StrategyFactory, StrategyLookup
 
 
 def _retry_after(policy: kinds.HonorRetryAfter, report_error: back_off.ReportError) -> Any:
@@ -46,7 +46,7 @@ def _retry(policy: kinds.Retry, binding: Binding) -> Mapping[str, Any]:
     )
     # A shared retry is kept for ever, so it must contain no object of the application.
     failures: tuple[Any, ...] = (*policy.retry_on, *policy.abort_on)  # type: ignore[misc]  # tuples once they are checked
-    is_result_stored = recalling_handler_in(policies.get(kinds.Fallback)) is not None
+    is_result_stored = getattr(policies.get(kinds.Fallback), "recalling", None) is not None
     is_own = policy.jitter_kind != "added" or is_result_stored
     if asks or growth or is_own or any(one.__module__ != "builtins" for one in failures):
         decides = retry.Retry(
@@ -226,11 +226,30 @@ def _bulkhead(policy: kinds.Bulkhead, binding: Binding) -> Mapping[str, Any]:
     return {"bulkhead": decorated, "queues": queues}
 
 
+def _fallback(policy: kinds.Fallback, _: Binding) -> Mapping[str, Any]:
+    never: Any = policy.skip_on
+    if recalls(policy):
+        from .._signature.call_key import UnsuitableKeyError  # else the next fallback would answer
+
+        never = (*never, UnsuitableKeyError)
+    return {"fallback_on": policy.apply_on, "no_fallback_on": never}
+
+
+def recalls(policy: kinds.Fallback, detached: bool = False) -> bool:
+    """Return whether a handler of *policy* recalls a result of an earlier call."""
+    return policy.recalling is not None
+
+
+def recalling(layer: Callable[[kinds.Fallback, Binding], Layer]) -> Callable[[Any, Binding], Layer | None]:
+    """Return the *layer* of fallbacks that recall results; all others have none."""
+    return lambda policy, binding: layer(policy, binding) if recalls(policy) else None
+
+
 ASYNCHRONOUS = Row(kinds.Asynchronous, excludes=kinds.AsynchronousNonBlocking)
 ASYNCHRONOUS_NON_BLOCKING = Row(kinds.AsynchronousNonBlocking)
 FALLBACK = Row(
     kinds.Fallback,
-    lambda policy, _: {"fallback_on": policy.apply_on, "no_fallback_on": policy.skip_on},
+    _fallback,
     block_fault=("replaces a result, and a block has none", ""),
 )
 RETRY = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 from .._shown import shown
 from ..exceptions import definition_error
@@ -87,12 +87,21 @@ class Fallback(Policy):
             values["value"], values["fallback_method"] = None, value
         return values
 
-    @property
-    def links(self) -> tuple[Fallback, ...]:
-        """The single fallbacks, in their order."""
-        if not isinstance(self.value, tuple):
-            return (self,)
-        return tuple(Fallback(one, apply_on=self.apply_on, skip_on=self.skip_on) for one in self.value)
+    links: ClassVar[tuple[Fallback, ...]] = ()
+    """The single fallbacks of several handlers, in their order."""
+    recalling: ClassVar[RecallingHandler | None] = None
+    """The recalling handler among the handlers, if any."""
+
+    @classmethod
+    def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
+        kept = super()._kept(values)
+        value = kept.get("value")
+        if isinstance(value, tuple):
+            kept["links"] = tuple(cls(one, apply_on=values["apply_on"], skip_on=values["skip_on"]) for one in value)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, RecallingHandler):
+                kept["recalling"] = one
+        return kept
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
@@ -113,11 +122,3 @@ class Fallback(Policy):
             if isinstance(one, type) and not callable(getattr(one, "handle", None)):
                 problem = f"is the class {one.__qualname__}, which has no method handle"
                 yield "value", problem, "a FallbackHandler class", ()
-
-
-def recalling_handler_in(policy: Policy | None) -> RecallingHandler | None:
-    """Return the recalling handler of *policy*, if it is a fallback with such a handler, or ``None``."""
-    value = getattr(policy, "value", None)
-    if not isinstance(value, tuple):
-        return value if isinstance(value, RecallingHandler) else None
-    return next((one for one in value if isinstance(one, RecallingHandler)), None)

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..._call.core import recalling, recalls
 from ..._call.row import Binding, Layer, Row, StrategyFactory, key_of
-from ..._policy import ChronoUnit, Fallback, recalling_handler_in, seconds
-from .policy import LastGood
+from ..._policy import ChronoUnit, Fallback, seconds
 
 if TYPE_CHECKING:
     from .strategy import LastResults
 
 
-def _value_in(policy: Fallback) -> LastGood | None:
-    handler = recalling_handler_in(policy)
-    return handler if isinstance(handler, LastGood) else None
-
-
 def _results_of(name: str, policy: Fallback, _: object) -> LastResults | None:
-    value = _value_in(policy)
-    if value is None:
+    value: Any = policy.recalling
+    if value is None:  # the policy has changed; its keys have had results
         return None
     from .strategy import LastResults
 
     return LastResults(seconds(value.max_age, ChronoUnit.MILLIS), value.max_entries)
 
 
-def _renew(results: LastResults | None, policy: Fallback) -> None:
-    value = _value_in(policy)
-    if results is not None and value is not None:
+def _renew(results: LastResults, policy: Fallback) -> None:
+    value: Any = policy.recalling
+    if value is not None:
         results.reconfigure(seconds(value.max_age, ChronoUnit.MILLIS), value.max_entries)
 
 
-def _layer(policy: Fallback, binding: Binding) -> Layer | None:
-    value = _value_in(policy)
-    if value is None:
-        return None
+def _layer(policy: Fallback, binding: Binding) -> Layer:
+    value: Any = policy.recalling
     from ..._signature.call_key import IdentityReference
     from .layer import Remembering
 
@@ -44,17 +36,5 @@ def _layer(policy: Fallback, binding: Binding) -> Layer | None:
 
 
 def with_last_good(fallback: Row) -> Row:
-    """Return the row of *fallback* with a strategy factory for ``last_good``."""
-    bind_fallback = fallback.bind
-    assert bind_fallback is not None
-
-    def bind(policy: Fallback, binding: Binding) -> Mapping[str, Any]:
-        bound = bind_fallback(policy, binding)
-        if _value_in(policy) is None:
-            return bound
-        from ..._signature.call_key import UnsuitableKeyError
-
-        # Else the next fallback would answer, and the function never run.
-        return {**bound, "no_fallback_on": (*bound["no_fallback_on"], UnsuitableKeyError)}
-
-    return fallback.__replace__(bind=bind, strategy_factory=StrategyFactory(_results_of, _renew), layer=_layer)
+    """Return the row of *fallback* with a strategy factory and a layer for ``last_good``."""
+    return fallback.__replace__(strategy_factory=StrategyFactory(_results_of, _renew, recalls), layer=recalling(_layer))

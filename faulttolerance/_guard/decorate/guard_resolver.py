@@ -13,7 +13,7 @@ from ..._config import Configuration, Declared, settings
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Callback, GuardedCall
 from ..._platform.swap import Swap
-from ..._policy import BeforeRetry, Fallback, Policy, Retry, recalling_handler_in
+from ..._policy import BeforeRetry, Fallback, Policy, Retry
 from ...exceptions import Fault, raise_faults
 from ..declare import registry
 from ..declare.checks.definition import callback_faults
@@ -238,7 +238,7 @@ def _judges(kind: type[Policy]) -> bool:
 
 def _needs_key(policy: Policy) -> bool:
     row = ROWS.get(type(policy))
-    return (row is not None and row.needs_arguments) or recalling_handler_in(policy) is not None
+    return (row is not None and row.needs_arguments) or getattr(policy, "recalling", None) is not None
 
 
 def policy_faults(
@@ -250,7 +250,7 @@ def policy_faults(
         where = f"Guard {name}.{'attempts' if function.retries else 'attempt'}"
         yield from chain.from_iterable(_block_faults(policy, where) for policy in policies)
         function = call_awaited if asynchronous else call_blocking
-    for policy in chain.from_iterable(each.links if isinstance(each, Fallback) else (each,) for each in policies):
+    for policy in chain.from_iterable(getattr(each, "links", ()) or (each,) for each in policies):
         if isinstance(policy, (Fallback, BeforeRetry)) and policy.value is None:
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
             place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)

@@ -22,7 +22,7 @@ from ..._execution.caller_thread import Callback, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import Schema, schema_of
 from ..._metrics.counters import Counters, Ledger
-from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, RecallingHandler, recalling_handler_in
+from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy
 from ..._strategy.gate import OnRefusal
 from ..declare.declaration import CLASS, FUNCTION, Declaration, unbound
 from .awaitable import call_awaited, is_coroutine_code, with_type_error
@@ -161,14 +161,14 @@ def guarded_call(
         target = function if is_certain else partial(call_awaited, function)
     is_awaited = asynchronous and (not detached or is_coroutine_code(target))
     fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
-    links = fallback.links if isinstance(fallback, Fallback) else ()
+    links = (fallback.links or (fallback,)) if isinstance(fallback, Fallback) else ()
     call = _Assembly(
         target,
         AttemptBinding(binding, None if on_threads else environment, is_awaited),
         environment,
         awaits,
         _parts(effective, binding),
-        [(_fallback_name(link), bind_callback(link) if recalling_handler_in(link) is None else None) for link in links],
+        [(_fallback_name(link), bind_callback(link) if link.recalling is None else None) for link in links],
         Hook(bind_callback(before_retry), ErrorLog(effective.name)) if before_retry is not None else None,
         advice,
     ).path(binding)
@@ -193,8 +193,8 @@ def guarded_call(
 def _fallback_name(policy: Fallback) -> str:
     """Return the name of the fallback, for people."""
     value = policy.value
-    if isinstance(value, RecallingHandler):
-        return value.annotation
+    if policy.recalling is not None:
+        return policy.recalling.annotation
     return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
 
 
