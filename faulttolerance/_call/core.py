@@ -245,6 +245,17 @@ def recalling(layer: Callable[[kinds.Fallback, Binding], Layer]) -> Callable[[An
     return lambda policy, binding: layer(policy, binding) if recalls(policy) else None
 
 
+def adaptive(listener: Callable[..., Any]) -> Callable[[frozenset[type[Policy]], Binding], Any]:
+    """Return the *listener* of policies whose limits adapt to latencies; all others have none."""
+
+    def asked(part: frozenset[type[Policy]], binding: Binding) -> Any:
+        timeout, permits = binding.policies.get(kinds.Timeout), binding.policies.get(kinds.Bulkhead)
+        adapts = getattr(timeout, "adaptive", False) or getattr(permits, "latency", 0)
+        return listener(part, binding) if adapts else None
+
+    return asked
+
+
 ASYNCHRONOUS = Row(kinds.Asynchronous, excludes=kinds.AsynchronousNonBlocking)
 ASYNCHRONOUS_NON_BLOCKING = Row(kinds.AsynchronousNonBlocking)
 FALLBACK = Row(
