@@ -98,7 +98,7 @@ def effective_policies(
             home = owner if declaration.owner is not None else defining_class_of(declaration.template, cls)
             declared_by = {kind: base for kind, (_, base) in class_level.items()} | dict.fromkeys(policies, home)
             interceptors = (*class_level_interceptors, *declaration.interceptors)
-    if declaration.binding == INSTANCE:
+    if declaration.binding == INSTANCE and type(function) is not FunctionType:
         function = bind_at_each_call(function)
     if not declared and not interceptors:
         return EffectivePolicies(name, function), []
