@@ -23,7 +23,6 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, overload
 
-from ._execution.criticality import Criticality
 from ._extensions.adaptive_throttle.policy import AdaptiveThrottle
 from ._extensions.chaos.policy import Chaos as _Chaos
 from ._extensions.coalesce.policy import Coalesce
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from typing import ParamSpec, Protocol, TypeVar
 
     from ._call.row import Row
+    from ._execution.criticality import Criticality
     from ._execution.future import ExecutorFuture, Future
     from ._extensions.deadline.decorator import WholeCall
     from .typing import AsyncCall, Duration
@@ -148,6 +148,16 @@ __all__ = [
     "RetryWhen",
     "Timeout",
 ]
+
+
+if not TYPE_CHECKING:  # type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name != "Criticality":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from ._execution.criticality import Criticality  # later, because no declaration needs it
+
+        return Criticality
 
 
 def _rows() -> tuple[Row, ...]:
