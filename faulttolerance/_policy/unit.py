@@ -27,6 +27,8 @@ class ChronoUnit(Enum):
     HALF_DAYS = 43_200.0
     DAYS = 86_400.0
 
+    __hash__ = object.__hash__  # of C: guards look durations up by their units
+
     def __repr__(self) -> str:
         return str(self)
 
