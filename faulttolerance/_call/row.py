@@ -24,7 +24,7 @@ Policies = Mapping[type[Policy], Policy]
 class StrategyLookup(Protocol):
     """The strategies of one guarded function that remember something between calls."""
 
-    def get(self, policy: type[Policy]) -> Any:
+    def get(self, policy: type[Policy], /) -> Any:
         """Return the strategy of *policy*, or ``None``."""
         ...
 

@@ -195,17 +195,16 @@ class StateDraft:
         self.strategies, self._counters, self._meter = self._before
         self.strategies = self.strategies.own
         made = self.strategies.by_policy()
-        for kind, factory in STRATEGY_FACTORIES.items():
-            if kind not in policies or kind in made:
-                continue
-            if factory.is_needed is None or factory.is_needed(policies[kind], detached):
-                strategy = factory.make(state.name, policies[kind], self.strategies)
-                if strategy is not None:
-                    made[kind] = strategy
-                    self.strategies = Strategies.of(made)
+        known = len(made)
+        self._stateful = tuple(policies[kind] for kind in STRATEGY_FACTORIES if kind in policies)
+        for policy in self._stateful:
+            kind, factory = type(policy), STRATEGY_FACTORIES[type(policy)]
+            if kind not in made and (factory.is_needed is None or factory.is_needed(policy, detached)):
+                made[kind] = factory.make(state.name, policy, made)
+        if len(made) > known:
+            self.strategies = Strategies.of(made)
         for wrapper in wrappers:
             self.strategies = wrapper.around_strategies(state, self.strategies, policies)
-        self._stateful = tuple(policies[kind] for kind in STRATEGY_FACTORIES if kind in policies)
         if self._meter is not None:
             self._renew_meter(self._meter.queues)
 
