@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from ...._call.core import is_detached
-from ...._call.order import ROWS
+from ...._call.order import MODIFIED, ROWS
 from ...._call.row import Row
 from ...._config import Declared
 from ...._parameters import accepts_arguments, signature_of
@@ -161,8 +161,8 @@ def companion_faults(declared: Sequence[Declared], where: str, cls: type | None)
     if getattr(cls, "__abstractmethods__", None):
         return
     kinds = {type(each.policy) for each in declared}
-    for each in declared:
-        row = ROWS.get(type(each.policy), _NO_ROW)
+    for each in [each for each in declared if type(each.policy) in MODIFIED]:
+        row = ROWS[type(each.policy)]
         mains = [main for main in (row.modifies, row.or_else) if main is not None]
         is_of_class = each.level == "class" and cls is not None
         if mains and not any(main in kinds or (is_of_class and _occurs(main, cls)) for main in mains):
@@ -225,7 +225,7 @@ def callback_faults(
         for name in _callable_parameters(type(policy))  # type: ignore[arg-type]
         if callable(value := getattr(policy, name))
     ]
-    if any(is_coroutine_function(function) for _, function in asked):
+    if asked and any(is_coroutine_function(function) for _, function in asked):
         from .callback import is_awaited_in_the_end
 
         # The caller that awaits the call awaits the callback too; a decorator that makes it so may still follow.
