@@ -68,15 +68,15 @@ def _growth(
     policies: Policies, delay: float, report_error: back_off.ReportError
 ) -> back_off.BackOff | back_off.CustomBackOff | None:
     """Return the growth of the delays that a policy beside the retry declares, or ``None``."""
-    for policy in policies.values():
-        if isinstance(policy, kinds.ExponentialBackoff):
-            maximum = seconds(policy.max_delay, policy.max_delay_unit)
-            return back_off.Exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
-        if isinstance(policy, kinds.FibonacciBackoff):
-            return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
-        if isinstance(policy, kinds.CustomBackoff):
-            return back_off.CustomBackOff(policy.value, delay, report_error)
-    return None
+    exponential: Any = policies.get(kinds.ExponentialBackoff)
+    fibonacci: Any = policies.get(kinds.FibonacciBackoff)
+    custom: Any = policies.get(kinds.CustomBackoff)
+    if exponential is not None:
+        maximum, minimum = seconds(exponential.max_delay, exponential.max_delay_unit), exponential.min_delay
+        return back_off.Exponential(delay, exponential.factor, maximum, seconds(minimum, ChronoUnit.MILLIS))
+    if fibonacci is not None:
+        return back_off.fibonacci(delay, seconds(fibonacci.max_delay, fibonacci.max_delay_unit))
+    return None if custom is None else back_off.CustomBackOff(custom.value, delay, report_error)
 
 
 def _jittered(kind: str, growth: back_off.AnyBackOff) -> back_off.AnyBackOff:
