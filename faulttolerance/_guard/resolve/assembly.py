@@ -101,9 +101,9 @@ def _by_policies(
     asynchronous, detached = declaration.is_asynchronous(policies), is_detached(policies)
 
     def bind_callback(policy: Fallback | BeforeRetry) -> Callback:
-        from . import callback
+        from .callback import bind_callback
 
-        return callback.bind_callback(policy, declaration, declared_by.get(type(policy)))
+        return bind_callback(policy, declaration, declared_by.get(type(policy)))
 
     call = guarded_call(
         function,
@@ -192,10 +192,9 @@ def guarded_call(
 
 def _fallback_name(policy: Fallback) -> str:
     """Return the name of the fallback, for people."""
-    value = policy.value
     if policy.recalling is not None:
         return policy.recalling.annotation
-    return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
+    return policy.fallback_method or getattr(policy.value, "__qualname__", None) or type(policy.value).__qualname__
 
 
 entrances: dict[Callable[[GuardedCall, str, bool], GuardedCall], None] = {}
