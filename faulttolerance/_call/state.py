@@ -170,9 +170,9 @@ class StateDraft:
         "_counters",
         "_ledger",
         "_meter",
-        "_observed",
         "_policies",
         "_stateful",
+        "observed",
         "state",
         "strategies",
     )
@@ -189,7 +189,7 @@ class StateDraft:
     ) -> None:
         self.state = state
         self._policies = policies
-        self._observed = tuple(observed)
+        self.observed = tuple(observed)
         self._before = _parts(state)
         self._ledger = entered
         self.strategies, self._counters, self._meter = self._before
@@ -239,7 +239,7 @@ class StateDraft:
         if state.strategies is _NO_STRATEGIES and RetryBudget not in policies:
             swap.attribute(state, "_updated_for", self._stateful)
         swap.attribute(state, "policies", self._stateful)
-        swap.attribute(state, "observed", self._observed)
+        swap.attribute(state, "observed", self.observed)
         for counters in self._counters:
             if counters not in state._counters:
                 self._ledger.enter(counters, swap)

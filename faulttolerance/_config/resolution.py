@@ -110,12 +110,12 @@ class Effective(NamedTuple):
 
 def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switches) -> tuple[Effective, list[Fault]]:
     """Replace the declared values by the configured values; return the effective policy and the faults."""
-    policy, annotation, faults = declared.policy, declared.policy.annotation, list[Fault]()
+    policy, annotation = declared.policy, declared.policy.annotation
     # Specification: "resilient functionalities disabled except fallback".
     enabled = switches.non_fallback_enabled or isinstance(policy, Fallback)
     if not snapshot.concerns(annotation):
-        return Effective(policy, enabled), faults
-    configured: dict[str, str] = {}
+        return Effective(policy, enabled), []
+    configured, faults = dict[str, str](), list[Fault]()
 
     def find(name: str) -> tuple[str, Entry] | None:
         return snapshot.find(parameter_keys(declared, name)) if snapshot.mentions(annotation, name) else None

@@ -250,7 +250,7 @@ class _Assembly(NamedTuple):
         call: Any = None  # the innermost part has no layer
         for row in reversed(binding.rows):
             if row.around_attempt is not None and (row.is_wanted is None or row.is_wanted()):
-                inner, function = function, row.around_attempt(function, self.body._replace(binding=binding))
+                inner, function = function, row.around_attempt(function, AttemptBinding(binding, *self.body[1:]))
                 takes_number |= row.numbers_retries and function is not inner
         for place, part in enumerate(self.parts[:end]):
             if part.layer is not None:
@@ -324,7 +324,7 @@ def _binding(
 
     # Created at once: the counters come into force together with the rest.
     tells: dict[type[Policy], OnRefusal] = {}
-    policies, observed = effective.policies, effective.observed
+    policies, observed = effective.policies, draft.observed
     rows = rows_for(frozenset(policies), is_observed=bool(observed))
     for row in rows:
         if row.observer is not None and row.schema_of_observed is not None:
@@ -419,7 +419,7 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     policies = effective.policies
     detached = is_detached(policies)
     # The state of a call that never happens: its counts are discarded.
-    draft = StateDraft(State(effective.name), policies, Ledger())
+    draft = StateDraft(State(effective.name), policies, Ledger(), observed=effective.observed)
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=detached)
     bound = _bind(_parts(effective, binding)[0], binding)
     return source_of(attempt, flags_of(bound))

@@ -71,7 +71,7 @@ class EffectivePolicies(_EffectiveFields):
         """The policies in force, outermost first."""
         return {type(value.policy): value.policy for value in self.values if value.enabled}
 
-    @cached_property
+    @property
     def observed(self) -> frozenset[type[Policy]]:
         """The policies in force that are only observed."""
         return frozenset(type(value.policy) for value in self.values if value.enabled and value.observed)
