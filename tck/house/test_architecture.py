@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kit.program import python
+from kit.program import ALONE, python
 from kit.source import FILES, nodes_of, parsed, text_of
 
 RUNTIME = ("_platform/", "_deadline/", "_execution/", "_extensions/fleet/")
@@ -362,6 +362,26 @@ print(function(), *(name for name in ("dataclasses", "inspect") if name in sys.m
     done = python(program, "-I")
 
     assert (done.stdout.strip(), done.stderr) == ("done", "")
+
+
+@pytest.mark.outside
+def test_a_first_call_on_an_abstract_class_needs_no_inspection() -> None:
+    """Its class is as plain as any other, and many services have base classes with abstract methods."""
+    program = """
+import abc, sys
+from faulttolerance import retry
+
+class Client(abc.ABC):
+    @retry
+    def fetch(self):
+        return "fetched"
+
+print(Client().fetch(), "inspect" in sys.modules)
+"""
+
+    done = python(program, "-S", environment=ALONE)
+
+    assert (done.stdout.strip(), done.stderr) == ("fetched False", "")
 
 
 @pytest.mark.outside
