@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from .. import _policy as kinds
@@ -68,15 +69,14 @@ def _growth(
     policies: Policies, delay: float, report_error: back_off.ReportError
 ) -> back_off.BackOff | back_off.CustomBackOff | None:
     """Return the growth of the delays that a policy beside the retry declares, or ``None``."""
-    exponential: Any = policies.get(kinds.ExponentialBackoff)
-    fibonacci: Any = policies.get(kinds.FibonacciBackoff)
-    custom: Any = policies.get(kinds.CustomBackoff)
-    if exponential is not None:
-        maximum, minimum = seconds(exponential.max_delay, exponential.max_delay_unit), exponential.min_delay
-        return back_off.Exponential(delay, exponential.factor, maximum, seconds(minimum, ChronoUnit.MILLIS))
-    if fibonacci is not None:
-        return back_off.fibonacci(delay, seconds(fibonacci.max_delay, fibonacci.max_delay_unit))
-    return None if custom is None else back_off.CustomBackOff(custom.value, delay, report_error)
+    if isinstance(policy := policies.get(kinds.ExponentialBackoff), kinds.ExponentialBackoff):
+        maximum = seconds(policy.max_delay, policy.max_delay_unit)
+        return back_off.Exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
+    if isinstance(policy := policies.get(kinds.FibonacciBackoff), kinds.FibonacciBackoff):
+        return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
+    if isinstance(policy := policies.get(kinds.CustomBackoff), kinds.CustomBackoff):
+        return back_off.CustomBackOff(policy.value, delay, report_error)
+    return None
 
 
 def _jittered(kind: str, growth: back_off.AnyBackOff) -> back_off.AnyBackOff:
@@ -118,10 +118,10 @@ _BREAKER = StrategyFactory(
 )
 
 
-def _decorated(decorators: Iterable[Callable[..., Any] | None], strategy: Any, *others: Any) -> Any:
-    """Return *strategy* after the decorations of all rows, innermost first; *others* are their further arguments."""
-    for decorate in [*filter(None, decorators)][::-1]:
-        strategy = decorate(strategy, *others)
+def _decorated(socket: str, binding: Binding, strategy: Any, value: Any) -> Any:
+    """Return *strategy* after the decorations by a *socket* of all rows, innermost first, which also take *value*."""
+    for decorate in [*filter(None, map(attrgetter(socket), binding.rows))][::-1]:
+        strategy = decorate(strategy, value, binding)
     return strategy
 
 
@@ -131,7 +131,7 @@ def gate_values(policy: Any, binding: Binding) -> Mapping[str, Any]:
     # Beside a policy that names every exception, a predicate would add nothing.
     decides_alone = when is not None and when.exception is not None and policy.fail_on == (Exception,)
     gate = binding.strategies.get(type(policy))
-    asked = _decorated([row.gate for row in binding.rows], gate, policy, binding)
+    asked = _decorated("gate", binding, gate, policy)
     is_observed = binding.on_refusal_of(type(policy)) is not None
     return {
         "gate": asked,
@@ -214,13 +214,13 @@ _BULKHEAD = StrategyFactory(_bulkhead_of, lambda permits, policy: permits.resize
 def may_queue(policies: Policies, asynchronous: bool) -> bool:
     """Return whether calls may wait for a permit: asynchronous calls, and others with a longest wait."""
     policy: Any = policies.get(kinds.Bulkhead)
-    return asynchronous or (policy is not None and _bulkhead_values(policy)[2] > 0.0)
+    return asynchronous or (policy is not None and seconds(policy.max_wait, ChronoUnit.MILLIS) > 0.0)
 
 
 def _bulkhead(policy: kinds.Bulkhead, binding: Binding) -> Mapping[str, Any]:
     queues = may_queue(binding.policies, binding.asynchronous)
     permits = binding.strategies.get(kinds.Bulkhead)
-    decorated = _decorated([row.permits for row in binding.rows], permits, queues, binding)
+    decorated = _decorated("permits", binding, permits, queues)
     if decorated is permits and not binding.may_wait:
         decorated = bulkhead.UnqueuedBulkhead(permits)
     return {"bulkhead": decorated, "queues": queues}
