@@ -290,7 +290,8 @@ class MethodResolver(Resolver, entered_call="call", entered_home="home"):
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call path of *effective*, and the draft of the state for *cls*."""
         draft, declaration = Draft(self, cls, effective), self.declaration
-        if cls is not None and declaration.binding != FUNCTION and not is_first(declaration, cls):
+        # A method with policies is not hidden, or it would have none here.
+        if not (cls is None or declaration.binding == FUNCTION or effective.declared or is_first(declaration, cls)):
             draft.calls[cls] = unguarded_call_while_hidden(effective.function, declaration, cls)
         else:
             draft.calls[cls] = method_call(declaration, effective, draft.state)
