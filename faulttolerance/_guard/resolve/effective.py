@@ -175,12 +175,12 @@ def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | 
             home = effective.declared_by.get(type(value.policy))
             problems = callback_faults(value.policy, declaration, effective.name, asynchronous, home, final=True)
             faults += map(value.with_source, problems)
-    return faults + mismatches(effective)
+    return [*faults, *mismatches(effective)]
 
 
-def mismatches(effective: EffectivePolicies) -> list[Fault]:
-    """Return the faults of contradictory values in force, with the source of the first configured value."""
-    faults = value_faults(effective.policies, effective.name)
-    configured = {type(value.policy): value.configured for value in effective.values}
-    source = configured.get(Bulkhead, {}).get("latency") or configured.get(Timeout, {}).get("value")
-    return [fault._replace(source=source or fault.source) for fault in faults]
+def mismatches(effective: EffectivePolicies) -> Iterator[Fault]:
+    """Yield the faults of contradictory values in force, with the source of the first configured value."""
+    for fault in value_faults(effective.policies, effective.name):
+        configured = {type(value.policy): value.configured for value in effective.values}
+        source = configured.get(Bulkhead, {}).get("latency") or configured.get(Timeout, {}).get("value")
+        yield fault._replace(source=source or fault.source)
