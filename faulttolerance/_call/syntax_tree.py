@@ -62,7 +62,7 @@ class _Cutter(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        return node  # no flag is in it
+        return node if isinstance(node.value, ast.Name) else self.generic_visit(node)  # flags have no attributes
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
