@@ -16,7 +16,7 @@ from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLim
 from .bound_policies import conclude_of
 from .budget import budget_of
 from .error_log import ErrorLog
-from .row import AttemptBinding, Binding, Layer, Policies, Row, StrategyFactory, StrategyLookup
+from .row import AttemptBinding, Binding, Policies, Row, StrategyFactory, StrategyLookup
 
 
 def _retry_after(policy: kinds.HonorRetryAfter, report_error: back_off.ReportError) -> Any:
@@ -240,18 +240,14 @@ def recalls(policy: kinds.Fallback, detached: bool = False) -> bool:
     return policy.recalling is not None
 
 
-def recalling(layer: Callable[[kinds.Fallback, Binding], Layer]) -> Callable[[Any, Binding], Layer | None]:
-    """Return the *layer* of fallbacks that recall results; all others have none."""
-    return lambda policy, binding: layer(policy, binding) if recalls(policy) else None
+def where_set(
+    make: Callable[[Any, Binding], Any], parameters: Mapping[type[Policy], str]
+) -> Callable[[Any, Binding], Any]:
+    """Return *make* for guards with a value of one of *parameters*, each of its policy; all others get ``None``."""
 
-
-def adaptive(listener: Callable[..., Any]) -> Callable[[frozenset[type[Policy]], Binding], Any]:
-    """Return the *listener* of policies whose limits adapt to latencies; all others have none."""
-
-    def asked(part: frozenset[type[Policy]], binding: Binding) -> Any:
-        timeout, permits = binding.policies.get(kinds.Timeout), binding.policies.get(kinds.Bulkhead)
-        adapts = getattr(timeout, "adaptive", False) or getattr(permits, "latency", 0)
-        return listener(part, binding) if adapts else None
+    def asked(part: Any, binding: Binding) -> Any:
+        is_set = any(getattr(binding.policies.get(kind), name, None) for kind, name in parameters.items())
+        return make(part, binding) if is_set else None
 
     return asked
 

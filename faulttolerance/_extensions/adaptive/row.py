@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ..._call.bound_policies import BoundPolicies
-from ..._call.core import adaptive
+from ..._call.core import where_set
 from ..._call.row import Binding, Row
 from ..._policy import Bulkhead, Policy, Timeout, seconds
 
@@ -26,4 +26,4 @@ def _listener(kinds: frozenset[type[Policy]], binding: Binding) -> Callable[...,
     return partial(AdaptivelyTimed, limiter=limiter, time_limit=binding.strategies.get(Timeout).adaptive(ceiling))
 
 
-ADAPTIVE = Row(beside=(Bulkhead, Timeout), listener=adaptive(_listener))
+ADAPTIVE = Row(beside=(Bulkhead, Timeout), listener=where_set(_listener, {Bulkhead: "latency", Timeout: "adaptive"}))

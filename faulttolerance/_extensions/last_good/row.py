@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..._call.core import recalling, recalls
+from ..._call.core import recalls, where_set
 from ..._call.row import Binding, Layer, Row, StrategyFactory, key_of
 from ..._policy import ChronoUnit, Fallback, seconds
 
@@ -37,4 +37,5 @@ def _layer(policy: Fallback, binding: Binding) -> Layer:
 
 def with_last_good(fallback: Row) -> Row:
     """Return the row of *fallback* with a strategy factory and a layer for ``last_good``."""
-    return fallback.__replace__(strategy_factory=StrategyFactory(_results_of, _renew, recalls), layer=recalling(_layer))
+    factory, layer = StrategyFactory(_results_of, _renew, recalls), where_set(_layer, {Fallback: "recalling"})
+    return fallback.__replace__(strategy_factory=factory, layer=layer)
