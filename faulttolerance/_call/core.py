@@ -86,6 +86,11 @@ def _jittered(kind: str, growth: back_off.AnyBackOff) -> back_off.AnyBackOff:
     return back_off.Full(growth) if kind == "full" else back_off.Decorrelated(growth.delay(1), growth.maximum)
 
 
+def chance() -> float:
+    """Return a random number of the present clock. A lambda for each strategy would take 152 bytes."""
+    return clock.random()
+
+
 _RETRY_BUDGET = StrategyFactory(budget_of, lambda budget, policy: budget.renew(policy.ratio, policy.burst))
 
 
@@ -112,7 +117,7 @@ def _circuit_values(policy: kinds.CircuitBreaker) -> circuit_breaker.CircuitValu
 
 _BREAKER = StrategyFactory(
     lambda name, policy, _: circuit_breaker.CircuitBreaker(
-        name, _circuit_values(policy), chance=lambda: clock.random(), now=clock.monotonic()
+        name, _circuit_values(policy), chance=chance, now=clock.monotonic()
     ),
     lambda breaker, policy: breaker.reconfigure(_circuit_values(policy), clock.monotonic()),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._call.core import gate_values
+from ..._call.core import chance, gate_values
 from ..._call.row import Row, StrategyFactory
 from ..._deadline.clock import clock
 from ..._execution.criticality import Criticality
@@ -21,8 +21,7 @@ def _values(policy: AdaptiveThrottle) -> tuple[float, float, int]:
 def _throttle(name: str, policy: AdaptiveThrottle, _: object) -> Any:
     from . import strategy
 
-    # Looked up late: the clock may get another source of chance.
-    return strategy.AdaptiveThrottle(name, *_values(policy), lambda: clock.random(), Criticality.current)
+    return strategy.AdaptiveThrottle(name, *_values(policy), chance, Criticality.current)
 
 
 _STRATEGY_FACTORY = StrategyFactory(
