@@ -155,10 +155,8 @@ class BoundPolicies(_Usual, _Rare):
     def __init__(self, name: str, **values: Any) -> None:
         self.name = name
         gate_name = values.pop("gate_name", "CircuitBreaker")
-        for attribute, default in _USUAL.items():
-            setattr(self, attribute, values.pop(attribute, default))
-        for attribute, value in values.items():
-            if value != getattr(self, attribute):
+        for attribute, value in (_USUAL | values).items():
+            if attribute in _USUAL or value != getattr(self, attribute):
                 setattr(self, attribute, value)
         if self.asynchronous and self.retry is not None:
             self.retry.consults = self.retry.has_custom_delay or any(

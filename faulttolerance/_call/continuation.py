@@ -342,18 +342,17 @@ def count_failed_call(
     """
     if permit is not None:
         policies.release_permit(permit)
-    replaced_failure = call.replaced_failure if call is not None else None
-    # A fallback method may accept only one class of failures, and raise all others without a call.
-    if (
-        call is not None
-        and replaced_failure is not None
-        and StoppedIteration.meant(error) is replaced_failure
-        and not any(_accepts(fallback, args, kwargs, replaced_failure) for _, fallback in policies.fallbacks)
-    ):
-        call.replaced_failure = None
     if call is None:
         call = CallRecord()
         call.attempts, call.is_counted = 1, False
+    replaced = call.replaced_failure
+    # A fallback method may accept only one class of failures, and raise all others without a call.
+    if (
+        replaced is not None
+        and StoppedIteration.meant(error) is replaced
+        and not any(_accepts(fallback, args, kwargs, replaced) for _, fallback in policies.fallbacks)
+    ):
+        call.replaced_failure = None
     policies.end_call(call, False)
 
 
