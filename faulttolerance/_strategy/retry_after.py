@@ -68,8 +68,7 @@ def _header(headers: Any) -> str:
     for name in ("Retry-After", "retry-after"):
         value = headers.get(name)
         if value is not None:
-            text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
-            return text.strip()
+            return (value.decode("latin-1") if isinstance(value, bytes) else str(value)).strip()
     return ""
 
 

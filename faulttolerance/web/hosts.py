@@ -26,8 +26,7 @@ def is_known(request: Request, patterns: Collection[str]) -> bool:
 
 def _name_in(host: str) -> str:
     """Return the name in the header Host, without brackets and port."""
-    name = host[1:].partition("]") if host.startswith("[") else host.partition(":")
-    return name[0].lower()
+    return (host[1:].partition("]") if host.startswith("[") else host.partition(":"))[0].lower()
 
 
 def _is_loopback(name: str) -> bool:

@@ -417,12 +417,10 @@ def _bind(part: _Part, binding: Binding) -> BoundPolicies:
 def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     """Return the code through which a call runs, for people."""
     policies = effective.policies
-    detached = is_detached(policies)
     # The state of a call that never happens: its counts are discarded.
     draft = StateDraft(State(effective.name), policies, Ledger(), observed=effective.observed)
-    binding = _binding(effective, draft, asynchronous=asynchronous, detached=detached)
-    bound = _bind(_parts(effective, binding)[0], binding)
-    return source_of(attempt, flags_of(bound))
+    binding = _binding(effective, draft, asynchronous=asynchronous, detached=is_detached(policies))
+    return source_of(attempt, flags_of(_bind(_parts(effective, binding)[0], binding)))
 
 
 def _awaits(declaration: Declaration) -> bool | None:
