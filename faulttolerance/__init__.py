@@ -72,10 +72,10 @@ if TYPE_CHECKING:
     from ._execution.thread import shutdown
     from ._extensions.fleet.server.redis import RedisFleet
     from ._extensions.last_good.policy import last_good
-    from ._guard.decorate.guard import Guard, apply_guard
     from ._guard.decorate.interceptor import around_invoke
     from ._guard.resolve.circuit_breakers import circuit_breakers
     from ._guard.resolve.fingerprint import fingerprint
+    from ._guard_value.guard import Guard, apply_guard
     from ._inspection.explanation import explain
     from ._inspection.health import health
     from ._recommended import recommended
@@ -151,7 +151,7 @@ _LATER = {
     "._extensions.last_good.policy": ("last_good",),
     "._control.configure": ("configure", "guards", "reload", "unguarded", "validate", "veto_retries"),
     "._inspection.explanation": ("explain",),
-    "._guard.decorate.guard": ("Guard", "apply_guard"),
+    "._guard_value.guard": ("Guard", "apply_guard"),
     "._guard.resolve.fingerprint": ("fingerprint",),
     "._inspection.health": ("health",),
     "._recommended": ("recommended",),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ._extensions.deadline.policy import Deadline
-from ._guard.decorate.guard import Guard, declared_by
+from ._guard_value.guard import Guard, declared_by
 from ._policy import CircuitBreaker, ExponentialBackoff, Policy, Retry, RetryBudget, Timeout, seconds
 from .exceptions import RefusedException
 

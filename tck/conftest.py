@@ -15,8 +15,8 @@ import pytest
 import faulttolerance
 from faulttolerance import testing
 from faulttolerance._guard.declare import registry
-from faulttolerance._guard.decorate.guard import _named as named_guards
-from faulttolerance._guard.decorate.guard_resolver import GuardResolver
+from faulttolerance._guard_value.guard import _named as named_guards
+from faulttolerance._guard_value.guard_resolver import GuardResolver
 from kit import CONVENTIONS, Clock, Invoke, report, tiers
 from kit.garbage import collect_garbage, uncollected
 from kit.interpreter import switching_every

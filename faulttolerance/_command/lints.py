@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._call.order import ROWS
 from .._config import Declared, Snapshot, ignore_keys
-from .._guard.decorate.guard import decorated_functions
+from .._guard_value.guard import decorated_functions
 from .._inspection.explanation import explanations_of
 from .._policy import (
     ChronoUnit,

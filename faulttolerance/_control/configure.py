@@ -18,11 +18,11 @@ from .._config.snapshot import inputs_of
 from .._guard.declare import registry
 from .._guard.declare.checks.definition import never_awaited_faults
 from .._guard.declare.declaration import exempt
-from .._guard.decorate.guard import missing_guard_faults
 from .._guard.resolve import transaction
 from .._guard.resolve.circuit_breakers import forget_listeners, listened_names
 from .._guard.resolve.effective import EffectivePolicies
 from .._guard.resolve.fingerprint import fingerprint, fingerprint_of
+from .._guard_value.guard import missing_guard_faults
 from .._inspection.explanation import dict_of
 from .._inspection.health import last_reload
 from .._log import ERROR, INFO, WARNING, log, log_guard_error, logger

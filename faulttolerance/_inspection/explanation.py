@@ -10,8 +10,8 @@ from .._call.state import conditions_of
 from .._config import Declared, Effective, parameter_keys, settings
 from .._config.formatting import formatted, plain
 from .._guard.declare.declaration import FUNCTION, Declaration, accessors, declaration_of, unbound
-from .._guard.decorate.guard import Guard, finder_of
 from .._guard.resolve.assembly import code_of
+from .._guard_value.guard import Guard, finder_of
 from .._policy import Parameter, Policy, parameters
 from .._shown import escaped
 from .._signature.kind import is_coroutine_function

@@ -9,7 +9,7 @@ from .._call.state import alias_in
 from .._config.key import UNDECLARED
 from .._guard.declare.declaration import accessors, declaration_of, unbound
 from .._guard.declare.registry import resolvers
-from .._guard.decorate.guard import Guard, finder_of
+from .._guard_value.guard import Guard, finder_of
 from .._policy import Policy
 from .._shown import did_you_mean, shown
 from .._signature.naming import class_name

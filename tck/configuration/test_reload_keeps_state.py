@@ -48,7 +48,7 @@ def guarded_by(
 def way(request: pytest.FixtureRequest) -> Any:
     """Yield a way to guard a function synchronously."""
     yield request.param
-    from faulttolerance._guard.decorate import guard
+    from faulttolerance._guard_value import guard
 
     for one in list(guard._named.values()):
         one.close()

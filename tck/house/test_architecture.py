@@ -65,9 +65,9 @@ CIRCLES = {
         "_call/continuation",
     ): "settling an attempt leads to a retry or a fallback, which ask the policies",
     (
-        "_guard/decorate/guard",
-        "_guard/decorate/guard_resolver",
-        "_guard/decorate/client_proxy",
+        "_guard_value/guard",
+        "_guard_value/guard_resolver",
+        "_guard_value/client_proxy",
     ): "a Guard makes a resolver and ports, which keep it",
     (
         "_policy/foreign_names",

@@ -16,7 +16,7 @@ import pytest
 from faulttolerance import Guard
 from faulttolerance._deadline.threads.chain import effective_entry, this_thread
 from faulttolerance._guard.declare import registry
-from faulttolerance._guard.decorate.guard import missing_guard_faults
+from faulttolerance._guard_value.guard import missing_guard_faults
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.policies import Bulkhead, Timeout
 from faulttolerance.testing import virtual_time

@@ -7,22 +7,22 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
 
-from ..._call.order import MODIFIED, ROWS
-from ..._call.row import Row
-from ..._config import Configuration, Declared, settings
-from ..._deadline.threads.roles import CALLER, register
-from ..._execution.caller_thread import Callback, GuardedCall
-from ..._platform.swap import Swap
-from ..._policy import BeforeRetry, Fallback, Policy, Retry
-from ...exceptions import Fault, raise_faults
-from ..declare import registry
-from ..declare.checks.definition import callback_faults
-from ..declare.creation_site import CreationSite
-from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_name, class_of_call
-from ..resolve.assembly import block_call, guarded_call, interpreter_ends, unguarded_call
-from ..resolve.awaitable import call_awaited
-from ..resolve.effective import EffectivePolicies, configured, mismatches
-from ..resolve.resolver import Draft, Resolver
+from .._call.order import MODIFIED, ROWS
+from .._call.row import Row
+from .._config import Configuration, Declared, settings
+from .._deadline.threads.roles import CALLER, register
+from .._execution.caller_thread import Callback, GuardedCall
+from .._guard.declare import registry
+from .._guard.declare.checks.definition import callback_faults
+from .._guard.declare.creation_site import CreationSite
+from .._guard.declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_name, class_of_call
+from .._guard.resolve.assembly import block_call, guarded_call, interpreter_ends, unguarded_call
+from .._guard.resolve.awaitable import call_awaited
+from .._guard.resolve.effective import EffectivePolicies, configured, mismatches
+from .._guard.resolve.resolver import Draft, Resolver
+from .._platform.swap import Swap
+from .._policy import BeforeRetry, Fallback, Policy, Retry
+from ..exceptions import Fault, raise_faults
 
 if TYPE_CHECKING:
     from .guard import Guard
@@ -280,7 +280,7 @@ def _declaration(function: Callable[..., Any]) -> Declaration:
 
 
 def _bind_callback(policy: Fallback | BeforeRetry, function: Any) -> Callback:
-    from ..resolve.callback import bind_callback
+    from .._guard.resolve.callback import bind_callback
 
     def callback(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)

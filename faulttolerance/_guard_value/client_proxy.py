@@ -7,9 +7,9 @@ from copy import copy, deepcopy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from ..._shown import did_you_mean, install, one_or_several, shown
-from ..._signature.kind import is_coroutine_function, is_generator_function
-from ...exceptions import Fault, raise_faults
+from .._shown import did_you_mean, install, one_or_several, shown
+from .._signature.kind import is_coroutine_function, is_generator_function
+from ..exceptions import Fault, raise_faults
 
 try:
     import wrapt

@@ -10,29 +10,29 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
-from ..._call.block import Attempt, Attempts, single_attempt
-from ..._call.core import is_detached
-from ..._call.order import ROWS
-from ..._config import Declared
-from ..._platform.event_loop import running_loop
-from ..._platform.frames import module_of
-from ..._policy import CircuitBreaker, Policy, parameters
-from ..._shown import did_you_mean, shown
-from ..._signature.kind import generator_faults, is_coroutine_function, mark_coroutine_function
-from ..._signature.method import as_real_method, bind_at_each_call
-from ..._signature.naming import copy_names, import_name
-from ...exceptions import Fault, definition_error, raise_faults
-from ..declare import registry
-from ..declare.checks import definition
-from ..declare.creation_site import CO_OPTIMIZED, CreationSite, creation_site_of, declaring_frame, warn_of_one_per_call
-from ..declare.declaration import INSTANCE, binding_by_name
-from ..resolve.awaitable import NotAwaitableError, call_awaited, is_coroutine_code, is_plain_function
+from .._call.block import Attempt, Attempts, single_attempt
+from .._call.core import is_detached
+from .._call.order import ROWS
+from .._config import Declared
+from .._guard.declare import creation_site, registry
+from .._guard.declare.checks import definition
+from .._guard.declare.creation_site import CO_OPTIMIZED, CreationSite
+from .._guard.declare.declaration import INSTANCE, binding_by_name
+from .._guard.resolve.awaitable import NotAwaitableError, call_awaited, is_coroutine_code, is_plain_function
+from .._platform.event_loop import running_loop
+from .._platform.frames import module_of
+from .._policy import CircuitBreaker, Policy, parameters
+from .._shown import did_you_mean, shown
+from .._signature.kind import generator_faults, is_coroutine_function, mark_coroutine_function
+from .._signature.method import as_real_method, bind_at_each_call
+from .._signature.naming import copy_names, import_name
+from ..exceptions import Fault, definition_error, raise_faults
 from .guard_resolver import GuardResolver, call_blocking, call_detached, call_ended, policy_faults
 
 if TYPE_CHECKING:
     from inspect import Signature
 
-    from ..._extensions.keywords import GuardPolicies
+    from .._extensions.keywords import GuardPolicies
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,8 +89,8 @@ class Guard:
         by_kind = _by_kind(given, policies)
         definition.check_name("Guard(name)", name or "", "text that is not the name of another guard, or none")
         name = str.__str__(name or "")  # a member of an enumeration would be formatted by its own name
-        frame = declaring_frame()
-        site = CreationSite(name, name) if name else creation_site_of(self, frame)
+        frame = creation_site.declaring_frame()
+        site = CreationSite(name, name) if name else creation_site.creation_site_of(self, frame)
         self.name = site.name
         declared = [Declared(policy, "class", name, "") for policy in by_kind.values()]
         where = f"Guard {self.name}"
@@ -98,7 +98,7 @@ class Guard:
         of_use = chain(definition.companion_faults(declared, where, None), policy_faults(by_kind.values(), self.name))
         raise_faults(chain(of_policies, of_use))
         if CircuitBreaker in by_kind and not name:
-            warn_of_one_per_call(site.line)
+            creation_site.warn_of_one_per_call(site.line)
         self._resolver = GuardResolver(self, site, declared)
         self._creator = _module_that_runs(frame)
         other = _named.setdefault(name, self) if name else self
