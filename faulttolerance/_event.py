@@ -225,10 +225,7 @@ class Sinks:
         """Returns the sinks to notify if the application set none; called at the first event."""
 
     def _renew_questions(self) -> None:
-        wanted: dict[type[Event], Question] = {}
-        for kind in get_args(Event):
-            wanted[kind] = partial(self._first_answer, wanted, kind)
-        self.wanted = wanted
+        self.wanted: dict[type[Event], Question] = {kind: partial(self._first_answer, kind) for kind in get_args(Event)}
         """A question for each kind of event, asked before one is created: ``if sinks.wanted[Rejected](call): ...``.
 
         Its argument is the call, which remembers that no span records there, or ``None``. The answer may change between
@@ -239,8 +236,9 @@ class Sinks:
         wrapper around all the questions would cost as much as one question.
         """
 
-    def _first_answer(self, wanted: dict[type[Event], Question], kind: type[Event], call: TracedCall | None) -> bool:
-        """Replace the question about *kind* in *wanted* by that of the sinks, and return its answer for *call*."""
+    def _first_answer(self, kind: type[Event], call: TracedCall | None) -> bool:
+        """Replace the question about *kind* by that of the sinks, and return its answer for *call*."""
+        wanted = self.wanted  # first: other sinks that are set meanwhile have questions of their own
         question: Question = nobody
         for sink in reversed((*self.get(), *self.taps)):
             try:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
@@ -513,6 +514,25 @@ def test_sinks_are_asked_once_for_each_event() -> None:
     retry(max_retries=2, jitter=0)(Flaky(2))()
 
     assert asked == [RetryScheduled, RetryScheduled]
+
+
+def test_a_sink_goes_when_it_is_replaced(uncollected: None) -> None:
+    """Its questions do not keep it until a garbage collection, which some services never make."""
+
+    class Choosy:
+        def interest(self, kind: type[Event], others: Callable[[Any], bool]) -> Callable[[Any], bool]:
+            return lambda call: self is not None
+
+        def __call__(self, event: Event) -> None: ...
+
+    sink = Choosy()
+    seen = weakref.ref(sink)
+    set_event_sinks([sink])
+    retry(max_retries=1, jitter=0)(Flaky(1))()
+    set_event_sinks(None)
+    del sink
+
+    assert seen() is None
 
 
 @pytest.mark.parametrize(("logged", "traced"), [(False, False), (False, True), (True, False), (True, True)])
