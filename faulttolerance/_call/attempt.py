@@ -330,8 +330,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     record.deadline = deadline if DEADLINE and ASYNC else NO_DEADLINE
                     record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)
                     if JUDGED and policies.fail_when is not None:
-                        evaluated = policies.release_and_evaluate(record, failure, result)
-                        failure = await evaluated if ASYNC else evaluated
+                        judge = policies.release_and_evaluate
+                        failure = await judge(record, failure, result) if ASYNC else judge(record, failure, result)
                     failure, held = policies.end_attempt(record, failure, progress, args, kwargs), None
                 if NUMBERED:
                     kwargs = given  # hooks and fallbacks get no number

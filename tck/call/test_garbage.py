@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Guard, apply_guard, asynchronous, bulkhead, configure, fingerprint, retry, timeout
+from faulttolerance import (
+    Guard,
+    apply_guard,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    configure,
+    fail_when,
+    fingerprint,
+    retry,
+    timeout,
+)
 from faulttolerance._metrics.counters import ledger
 from faulttolerance.policies import Bulkhead, CircuitBreaker, Coalesce, Fallback, Hedge, RateLimit, Retry, Timeout
 from kit import Clock
@@ -46,6 +57,25 @@ def test_an_asynchronous_call_leaves_no_reference_cycle(uncollected: None, fails
         return [one for one in seen if one() is not None]
 
     assert asyncio.run(calls()) == []
+
+
+def test_a_failed_call_that_fail_when_judges_leaves_no_reference_cycle(uncollected: None) -> None:
+    """The failure refers by its traceback to the call, so no variable of the call may refer to the failure."""
+
+    @fail_when(exception=lambda failure: True)
+    @circuit_breaker
+    def charge(order: Order) -> None:
+        raise ConnectionError
+
+    order = Order()
+    seen = weakref.ref(order)
+    try:
+        charge(order)
+    except ConnectionError:
+        pass
+    del order
+
+    assert seen() is None
 
 
 @pytest.mark.parametrize("is_named", [False, True])
