@@ -133,7 +133,7 @@ class _BlockCall:
                         raise  # no code is left that could decide: garbage is closed in any order
                     step, given = call.throw, error  # the call decides
         finally:
-            self._error = self._trace = self.handled = None
+            self._error = self._trace = self.handled = self.asked = None
             call.close()
 
     def _is_own(self, failure: BaseException) -> bool:
@@ -300,14 +300,13 @@ class _Loop:
 
     def _next(self, asking: FrameType, end: type[Exception]) -> Attempt:
         latest, call = self._latest, self._modes.call
-        call.asked = asking, asking.f_lasti
         if call.is_over:
             raise end
         if latest is not None and call.is_open:
             raise RuntimeError(
                 f"attempt {latest.number} has not ended: put the code to attempt into a block, `with attempt:`"
             )
-        call.is_open = True
+        call.asked, call.is_open = (asking, asking.f_lasti), True
         self._latest = Attempt(self._modes)
         return self._latest
 

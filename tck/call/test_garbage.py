@@ -11,6 +11,7 @@ import pytest
 
 from faulttolerance import (
     Guard,
+    RateLimitException,
     apply_guard,
     asynchronous,
     bulkhead,
@@ -76,6 +77,33 @@ def test_a_failed_call_that_fail_when_judges_leaves_no_reference_cycle(uncollect
     del order
 
     assert seen() is None
+
+
+def test_a_refused_block_leaves_no_reference_cycle(uncollected: None) -> None:
+    """The variable of the loop refers to the attempt, so the attempt may not refer to the function with the loop."""
+    guard = Guard(rate_limit=RateLimit(1, window=60_000))
+    guard.call(int)
+
+    def charge(order: Order) -> None:
+        for attempt in guard.attempts():
+            with attempt:
+                pytest.fail("admitted")
+
+    async def charge_async(order: Order) -> None:
+        async for attempt in guard.attempts():
+            async with attempt:
+                pytest.fail("admitted")
+
+    async def seen() -> list[object]:
+        orders = [Order(), Order()]
+        seen = [weakref.ref(order) for order in orders]
+        with pytest.raises(RateLimitException):
+            charge(orders.pop())
+        with pytest.raises(RateLimitException):
+            await charge_async(orders.pop())
+        return [one() for one in seen]
+
+    assert asyncio.run(seen()) == [None, None]
 
 
 @pytest.mark.parametrize("is_named", [False, True])
