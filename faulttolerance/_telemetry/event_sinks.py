@@ -78,8 +78,8 @@ def trace(event: Event) -> bool:
 
 _tracer: Any = None
 """The module ``opentelemetry.trace``, once the application has imported it: finding it takes half as long as asking."""
-_get_context: Any = None
-"""The function that returns OpenTelemetry's current context, which is empty where there is no span."""
+_context: Any = None
+"""The module ``opentelemetry.context``; the current context is empty where there is no span."""
 _find_span: Any = None
 """OpenTelemetry's own function for the current span, which reads that context; a test may replace it in the module."""
 
@@ -89,12 +89,12 @@ def _is_traced(call: TracedCall | None) -> bool:
 
     To ask takes long, and the answer is the same throughout a call, which remembers a no.
     """
-    global _tracer, _get_context, _find_span
+    global _tracer, _context, _find_span
     if _tracer is None:
         if "opentelemetry.trace" not in modules:
             return False
-        _get_context = getattr(modules.get("opentelemetry.context"), "get_current", None)
-        _find_span = _get_context and getattr(modules.get("opentelemetry.trace.propagation"), "get_current_span", None)
+        _context = modules.get("opentelemetry.context")
+        _find_span = getattr(modules.get("opentelemetry.trace.propagation"), "get_current_span", None)
         _tracer = modules.get("opentelemetry.trace")
     if call is not None and call.is_untraced:
         return False
@@ -103,7 +103,7 @@ def _is_traced(call: TracedCall | None) -> bool:
         is_recording = False
         if find is not _find_span:
             is_recording = find().is_recording()
-        elif context := _get_context():
+        elif context := _context.get_current():
             is_recording = find(context).is_recording()
     except Exception:  # noqa: BLE001  # the application's: ``trace`` meets it again, and that is logged
         return True

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("opentelemetry.sdk")
 
 from opentelemetry import baggage, trace
-from opentelemetry.context import attach, detach
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -433,6 +433,20 @@ def test_a_context_may_hold_more_than_a_span_that_records(spans: tuple[Any, InMe
 
     names = [[event.name for event in span.events] for span in exporter.get_finished_spans()]
     assert names == [["ft.retry", "ft.recovery"]] * 2
+
+
+def test_a_replaced_function_for_the_current_context_is_asked(
+    spans: tuple[Any, InMemorySpanExporter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test of an application may replace it at any time, as it may replace the function for the current span."""
+    tracer, exporter = spans
+    assert retry(max_retries=1, jitter=0)(Flaky(1))() == "done"
+    with tracer.start_span("request") as span:
+        monkeypatch.setattr("opentelemetry.context.get_current", lambda: trace.set_span_in_context(span, Context()))
+        assert retry(max_retries=1, jitter=0)(Flaky(1))() == "done"
+
+    names = [[event.name for event in span.events] for span in exporter.get_finished_spans()]
+    assert names == [["ft.retry", "ft.recovery"]]
 
 
 @pytest.mark.parametrize("way", ["def", "async def", "on a thread"])
