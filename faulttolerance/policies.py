@@ -160,6 +160,10 @@ if not TYPE_CHECKING:  # type checkers would accept any name
         return Criticality
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def _rows() -> tuple[Row, ...]:
     from ._extensions.order import ORDER
 

@@ -70,8 +70,9 @@ def test_every_other_name_of_the_package_is_a_module_or_private() -> None:
 
 
 def test_dir_lists_also_names_that_are_imported_at_their_first_use() -> None:
-    """An interactive user finds every name by completion."""
+    """An interactive user finds every name by completion, and `help` shows it."""
     assert set(NAMES) <= set(dir(faulttolerance))
+    assert set(VALUES) <= set(dir(policies))
 
 
 def test_the_names_of_the_package_can_be_learnt_in_an_hour() -> None:
