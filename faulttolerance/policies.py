@@ -50,9 +50,9 @@ from ._policy import (
     RetryBudget,
     RetryWhen,
     Timeout,
+    rows,
     warn_of_bare_numbers,
 )
-from ._policy.rows import provide_rows
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
@@ -170,7 +170,7 @@ def _rows() -> tuple[Row, ...]:
     return ORDER
 
 
-provide_rows(_rows)
+rows.load = _rows
 _BY_CONFIGURATION = (_Chaos,)  # no decorator declares it; an import that is lazy needs a use
 
 
