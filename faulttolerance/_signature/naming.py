@@ -85,7 +85,7 @@ def copy_names(wrapper: Any, call: Any) -> Any:
             if (value := own_attribute(call, name)) is not None:
                 setattr(wrapper, name, value)
     named = _named_by(call)
-    if named is not call or "__module__" not in present:
+    if named is not call or "__module__" not in present or "__qualname__" not in present:
         wrapper.__name__ = own_attribute(named, "__name__", "")
         wrapper.__qualname__ = own_attribute(named, "__qualname__", wrapper.__name__)
         wrapper.__module__ = own_attribute(named, "__module__") or own_attribute(_owner(named), "__module__") or ""

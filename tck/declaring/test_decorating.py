@@ -493,6 +493,17 @@ def test_guard_looks_like_its_function(decorator: Any) -> None:
     assert guarded.__qualname__ == "charge"
 
 
+def test_a_guard_and_its_calls_have_the_name_of_a_mock_that_has_no_qualified_name() -> None:
+    """P3: a report on a coroutine that was never awaited names the function for which the mock stands."""
+    fetch = AsyncMock(return_value="fetched")
+    fetch.__name__ = "fetch"
+    guarded = retry(fetch)
+    call = guarded()
+
+    assert (guarded.__qualname__, call.__qualname__) == ("fetch", "fetch")
+    assert asyncio.run(call) == "fetched"
+
+
 def _unannotated(function: Any) -> Any:
     made = copy.copy(function)
 
