@@ -165,7 +165,10 @@ class TaskEnvironment(Environment):
         current.get().is_binding = True
 
     async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:
-        return await _outcome(function(*args), awaits=True)
+        try:
+            return await _outcome(function(*args), awaits=True)
+        finally:
+            del args  # a fallback may raise the failure among them again, whose traceback refers to this frame
 
     async def attempt(self, attempt: Attempt) -> Any:
         # The body is left behind at its deadline, and when its caller is cancelled.

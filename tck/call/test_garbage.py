@@ -18,7 +18,9 @@ from faulttolerance import (
     circuit_breaker,
     configure,
     fail_when,
+    fallback,
     fingerprint,
+    last_good,
     retry,
     timeout,
 )
@@ -77,6 +79,24 @@ def test_a_failed_call_that_fail_when_judges_leaves_no_reference_cycle(uncollect
     del order
 
     assert seen() is None
+
+
+def test_an_awaited_call_without_a_last_good_result_leaves_no_reference_cycle(uncollected: None) -> None:
+    """The fallback raises the failure again, so no variable around it may refer to the failure."""
+
+    @fallback(last_good(max_age=60_000))
+    async def price(order: Order) -> None:
+        raise ConnectionError
+
+    async def seen() -> object:
+        order = Order()
+        seen = weakref.ref(order)
+        with pytest.raises(ConnectionError):
+            await price(order)
+        del order
+        return seen()
+
+    assert asyncio.run(seen()) is None
 
 
 def test_a_refused_block_leaves_no_reference_cycle(uncollected: None) -> None:
