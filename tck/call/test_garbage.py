@@ -99,6 +99,24 @@ def test_an_awaited_call_without_a_last_good_result_leaves_no_reference_cycle(un
     assert asyncio.run(seen()) is None
 
 
+def test_a_block_under_a_time_out_is_dropped_though_its_task_goes_on(uncollected: None) -> None:
+    """A task, and the tasks that it starts, keep the deadline in their context, and with it may keep no frame."""
+    guard = Guard(timeout=Timeout(60_000))
+
+    async def charge(order: Order) -> None:
+        async with guard.attempt():
+            await asyncio.sleep(0)
+
+    async def seen() -> object:
+        order = Order()
+        seen = weakref.ref(order)
+        await charge(order)
+        del order
+        return seen()
+
+    assert asyncio.run(seen()) is None
+
+
 def test_a_refused_block_leaves_no_reference_cycle(uncollected: None) -> None:
     """The variable of the loop refers to the attempt, so the attempt may not refer to the function with the loop."""
     guard = Guard(rate_limit=RateLimit(1, window=60_000))
