@@ -16,7 +16,7 @@ from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLim
 from .bound_policies import conclude_of
 from .budget import budget_of
 from .error_log import ErrorLog
-from .row import AttemptBinding, Binding, Policies, Row, StrategyFactory, StrategyLookup
+from .row import AttemptBinding, Binding, Policies, Row, StrategyFactory
 
 
 def _retry_after(policy: kinds.HonorRetryAfter, report_error: back_off.ReportError) -> Any:
@@ -202,7 +202,7 @@ def _bulkhead_values(policy: kinds.Bulkhead) -> tuple[int, int, float, float]:
     return policy.value, policy.waiting_task_queue, max_wait, latency
 
 
-def _bulkhead_of(name: str, policy: kinds.Bulkhead, strategies: StrategyLookup) -> bulkhead.Bulkhead:
+def _bulkhead_of(name: str, policy: kinds.Bulkhead, strategies: Any) -> bulkhead.Bulkhead:
     breaker = strategies.get(kinds.CircuitBreaker)
     lock = breaker.lock if breaker is not None else None  # one lock less per method
     limit, queue, max_wait, latency = _bulkhead_values(policy)

@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 Policies = Mapping[type[Policy], Policy]
 
 
-class StrategyLookup(Protocol):
-    """The strategies of one guarded function that remember something between calls."""
-
-    def get(self, policy: type[Policy], /) -> Any:
-        """Return the strategy of *policy*, or ``None``."""
-        ...
-
-
 def _no_inner_call(**changes: Any) -> GuardedCall:
     raise AssertionError("only a layer has a call path inside it")
 
@@ -38,7 +30,8 @@ class Binding(NamedTuple):
 
     name: str
     policies: Policies
-    strategies: StrategyLookup
+    strategies: Any
+    """The strategies that remember something between calls: ``get`` returns that of a policy, or ``None``."""
     asynchronous: bool
     detached: bool
     """Whether attempts run detached from the call (``@asynchronous``), and their deadlines with them."""
@@ -95,8 +88,8 @@ class Layer(Protocol):
 class StrategyFactory(Record):
     """A factory for the stateful strategy of a policy, which also renews its values."""
 
-    make: Callable[[str, Any, StrategyLookup], Any]
-    """Creates the strategy from a name, the policy and the strategies of the rows above."""
+    make: Callable[[str, Any, Any], Any]
+    """Creates the strategy from a name, the policy and the strategies of the rows above, as ``Binding.strategies``."""
     renew: Callable[[Any, Any], object]
     """Passes the values of the policy to the strategy."""
     is_needed: Callable[[Any, bool], bool] | None = None
