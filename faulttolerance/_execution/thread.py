@@ -34,8 +34,11 @@ Guarded: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], Coroutine[An
 def start(guarded: Guarded, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[Any]:
     """Start a call whose attempts run in a ``ThreadEnvironment``, and return its future; raises no ``Exception``."""
     future: Future[Any] = Future()
-    ThreadCall(future).begin(partial(guarded, args, kwargs))
-    return future
+    try:
+        ThreadCall(future).begin(partial(guarded, args, kwargs))
+        return future
+    finally:
+        del future  # the traceback of a failure in it refers to this frame
 
 
 def shutdown(timeout: float | None = None) -> bool:

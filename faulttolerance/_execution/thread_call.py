@@ -108,14 +108,12 @@ class ThreadCall:
 
     def begin(self, make: MakeCall) -> None:
         """Start the coroutine that *make* creates, and step it to its first body on this thread."""
-        future = self.future
-        assert future is not None
         try:
             if not pool.register(self, is_child=self.parent is not None):
                 when = "during faulttolerance.shutdown(), at the interpreter's end, or in an isolated sub-interpreter"
                 self.fail(RuntimeError(f"no new calls on other threads {when}"))
                 return
-            future._stop = self.stop
+            self.future._stop = self.stop  # type: ignore[union-attr]  # it has not ended
             self.coroutine = make()
             innermost = self._innermost
             if self.parent is None and innermost is not NO_DEADLINE and (deadlines := binding_deadlines(innermost)):
@@ -174,10 +172,8 @@ class ThreadCall:
 
     def stop(self, may_interrupt: bool) -> None:
         """End the call for a caller that gave up; release unused permits and probe places before this returns."""
-        if not self._abandon(may_interrupt):
-            future = self.future
-            if future is not None:
-                future.await_end_of(lambda: self.future is None)
+        if not self._abandon(may_interrupt) and (future := self.future) is not None:
+            future.await_end_of(lambda: self.future is None)
 
     def _abandon(self, may_interrupt: bool) -> bool:
         """End the call and its suspension; return false if a thread steps the call, which then notices it."""

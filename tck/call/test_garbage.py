@@ -10,17 +10,20 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
+    Future,
     Guard,
     RateLimitException,
     apply_guard,
     asynchronous,
     bulkhead,
     circuit_breaker,
+    completed_future,
     configure,
     fail_when,
     fallback,
     fingerprint,
     last_good,
+    rate_limit,
     retry,
     timeout,
 )
@@ -115,6 +118,24 @@ def test_a_block_under_a_time_out_is_dropped_though_its_task_goes_on(uncollected
         return seen()
 
     assert asyncio.run(seen()) is None
+
+
+def test_a_refused_call_on_a_thread_leaves_no_reference_cycle(uncollected: None) -> None:
+    """The refusal refers by its traceback to the code that made the future, which may not refer to the future."""
+
+    @asynchronous
+    @rate_limit(1, window=60_000)
+    def charge(order: Order) -> Future[int]:
+        return completed_future(1)
+
+    assert charge(Order()).result() == 1
+    order = Order()
+    seen = weakref.ref(order)
+    with pytest.raises(RateLimitException):
+        charge(order).result()
+    del order
+
+    assert seen() is None
 
 
 def test_a_refused_block_leaves_no_reference_cycle(uncollected: None) -> None:
