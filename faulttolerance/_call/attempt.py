@@ -263,9 +263,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if BULKHEAD:
                     del bulkhead.held[permit]
                 if DEADLINE:
-                    if ASYNC and BLOCK:
-                        deadline.end()  # it refers to the frame of the block, too
-                    elif ASYNC:
+                    if ASYNC:
                         deadline.effective = deadline.previous
                         deadline.queue.pending.pop(deadline, None)
                     elif BLOCK:

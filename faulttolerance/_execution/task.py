@@ -101,7 +101,9 @@ class _BlockDeadline(TaskDeadline):
     __slots__ = ("holder",)
 
     def __init__(self, holder: FrameType | None) -> None:
-        self.holder = holder
+        # Nothing is asked of other frames, which would live as long as the task: it has the deadline in its context.
+        is_generator = holder is not None and holder.f_code.co_flags & inspect.CO_ASYNC_GENERATOR
+        self.holder = holder if is_generator else None
 
     def end(self) -> None:
         super().end()
