@@ -321,7 +321,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                         failure = interrupted
                 if progress is None:
                     progress, progress.began, progress.attempts = CallRecord(), requested if RATE_LIMIT else began, 1
-                    progress.cause, progress.is_counted, progress.is_heard = None, False, False
+                    progress.cause, progress.is_counted, progress.is_untraced = None, False, False
                 if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
                     record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
                     record.requested, record.began = requested if RATE_LIMIT else began, began

@@ -87,9 +87,9 @@ class CallRecord:
     replaced_failure: BaseException | None = None
     """The failure for which the fallback was called."""
     is_counted: bool
-    is_heard: bool
+    is_heard = False
     """Whether sinks received a retry of the call; then its recovery is an event, too."""
-    is_untraced = False
+    is_untraced: bool
     """Whether no span records the call, as far as known."""
     _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # consecutive attempts with the same class of failure
 
