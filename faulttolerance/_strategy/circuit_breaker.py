@@ -200,6 +200,10 @@ class CircuitBreaker:
                     state.successes += 1
                     self._close_when_proven_locked(state, now)
 
+    def refusal(self, wait: float) -> CircuitBreakerOpenException:
+        """Return the exception for a caller that is refused for *wait* seconds."""
+        return CircuitBreakerOpenException(self.message, wait)
+
     def reset(self, now: float) -> None:
         """Close the circuit and drop every result; also end ``force``."""
         with self.lock:

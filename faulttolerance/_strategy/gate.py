@@ -26,6 +26,7 @@ from math import inf
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeAlias
 
+from ..exceptions import RefusedException
 from .verdict import Verdict
 
 OnRefusal: TypeAlias = Callable[[], object]
@@ -42,7 +43,7 @@ class GateState:
     is_clean: bool
     """Whether one more success would change nothing."""
     until: float
-    """The moment up to which a circuit is open and every attempt refused; minus infinity where attempts may pass."""
+    """The moment up to which every attempt is refused; minus infinity where attempts may pass."""
 
 
 def lasting_state(is_closed: bool) -> GateState:
@@ -85,9 +86,8 @@ class Gate(Protocol):
     def settle(self, state: GateState, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Record the *verdict* on the attempt *permit* that *state* admitted; *failure*: the class of a failure."""
 
-    @property
-    def message(self) -> str:
-        """The message of a refusal; it is set before a state refuses every attempt ``until`` a moment."""
+    def refusal(self, wait: float) -> RefusedException:
+        """Return the exception for a caller that is refused for *wait* seconds."""
         ...
 
 
@@ -103,4 +103,4 @@ class GateWrapper:
     transitions: Any = property(attrgetter("_gate.transitions"))
     judges_refusals: Any = property(attrgetter("_gate.judges_refusals"))
     admit: Any = property(attrgetter("_gate.admit"))
-    message: Any = property(attrgetter("_gate.message"))
+    refusal: Any = property(attrgetter("_gate.refusal"))

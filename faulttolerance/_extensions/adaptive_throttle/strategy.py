@@ -64,12 +64,12 @@ class AdaptiveThrottle:
         "_idle_until",
         "_last_failure",
         "_lock",
+        "_message",
         "_multiplier",
         "_passed",
         "_successes",
         "_tier",
         "_window",
-        "message",
         "state",
         "transitions",
     )
@@ -85,7 +85,7 @@ class AdaptiveThrottle:
         chance: Callable[[], float],
         tier: Callable[[], int] = lambda: 0,
     ) -> None:
-        self.message = f"{name}: throttled, because the callee rejects calls"
+        self._message = f"{name}: throttled, because the callee rejects calls"
         self._multiplier = multiplier
         self._chance = chance
         self._tier = tier
@@ -124,7 +124,7 @@ class AdaptiveThrottle:
         with self._lock:
             self._window.record(True, now)
             self._idle_until = -math.inf
-        raise ThrottleException(self.message)  # the moment of the next admission is unknown
+        raise self.refusal(0.0)
 
     def settle(self, state: GateState, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Count an admitted attempt that has ended; a neutral attempt does not count."""
@@ -160,6 +160,10 @@ class AdaptiveThrottle:
     def has_room_to_spare(self, now: float, permits: int) -> bool:
         """Return whether no call would be refused, so that a hedge takes nothing from others."""
         return self.is_idle(now)
+
+    def refusal(self, wait: float) -> ThrottleException:
+        """Return the exception for a refused call; the moment of the next admission is unknown."""
+        return ThrottleException(self._message)
 
     def reconfigure(self, multiplier: float, window: float, min_requests: int, now: float) -> None:
         """Apply new values; the counts within the new window are kept."""

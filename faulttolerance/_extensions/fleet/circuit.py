@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from ..._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker, CircuitState
 from ..._strategy.gate import GateState, GateWrapper
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
-from ...exceptions import CircuitBreakerOpenException
 from .protocol import ABSENT, CircuitRecord, Links, OnResponse, OpenRequest, ProbeRequest, Request
 
 _LEASE_SECONDS: Final = 1.0
@@ -174,7 +173,7 @@ class FleetCircuit(GateWrapper):
             return breaker.admit(permit, ident, now)
         if holder and now < self._lease.until:  # the lease ran out, and the answer came at once
             return self.admit(permit, ident, now)
-        raise CircuitBreakerOpenException(breaker.message, max(0.0, self._pause_until - now))
+        raise breaker.refusal(max(0.0, self._pause_until - now))
 
     def _request_place_locked(self, holder: str, ends: float, now: float) -> tuple[ProbeRequest, OnResponse]:
         """Return the request for a new place, or to keep the held place, and the callback for its answer."""
