@@ -42,7 +42,6 @@ from .._platform.unpatched import get_ident
 from .._strategy.gate import NOT_ADMITTED
 from .._strategy.retry import Stop
 from .._strategy.verdict import SUCCESS
-from ..exceptions import CircuitBreakerOpenException
 from .bound_policies import BY_BULKHEAD, BY_NONE, BY_RATE_LIMIT, NUMBER, BoundPolicies
 from .continuation import (
     LOOP_LEFT,
@@ -215,7 +214,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                                 policies.counters.fold()
                         if policies.gate.transitions or sinks.wanted[Rejected](None):
                             raise policies.report_refusal(wait, kwargs)
-                        raise CircuitBreakerOpenException(policies.gate.message, wait)
+                        raise policies.gate.refusal(wait)
                     gate_state = NOT_ADMITTED
             if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
                 permit: object = new_permit() if BULKHEAD else None

@@ -26,7 +26,7 @@ from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Predicates, Retry
 from .._strategy.retry_budget import RetryBudget
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
-from ..exceptions import CircuitBreakerOpenException, RefusedException, raise_faults
+from ..exceptions import RefusedException, raise_faults
 from .continuation import LIMITS, NOT_RETRYABLE, RETURNED, CallRecord
 from .error_log import Hook
 
@@ -308,7 +308,7 @@ class BoundPolicies(_Usual, _Rare):
         gate: Gate = self.gate  # type: ignore[assignment]  # where there is one
         if gate.transitions:
             self.deliver(gate)
-        error = CircuitBreakerOpenException(gate.message, wait)
+        error = gate.refusal(wait)
         if sinks.wanted[Rejected](None):
             sinks.send(Rejected(self.name, kwargs.get(NUMBER, 1), self._gate_name, error))
         return error
