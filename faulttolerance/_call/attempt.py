@@ -39,9 +39,11 @@ from .._execution.turn import take_turn, take_turn_async
 from .._metrics.counters import FOLD
 from .._platform.event_loop import refuse_trio
 from .._platform.unpatched import get_ident
+from .._strategy.circuit_breaker import CircuitBreaker
 from .._strategy.gate import NOT_ADMITTED
 from .._strategy.retry import Stop
 from .._strategy.verdict import SUCCESS
+from ..exceptions import CircuitBreakerOpenException
 from .bound_policies import BY_BULKHEAD, BY_NONE, BY_RATE_LIMIT, NUMBER, BoundPolicies
 from .continuation import (
     LOOP_LEFT,
@@ -103,6 +105,7 @@ def flags_of(policies: BoundPolicies) -> Flags:
         "DETACHED": detached,
         "BUDGET": policies.budget is not None,
         "GATE": policies.gate is not None,
+        "BREAKER": type(policies.gate) is CircuitBreaker,
         "CONTINUES": policies.gate is not None and (detached or retry is not None or bool(policies.fallbacks)),
         "RATE_LIMIT": policies.rate_limit is not None,
         "DEADLINE": deadline,
@@ -131,12 +134,11 @@ if TYPE_CHECKING:
     from .._execution.task import TaskEnvironment
     from .._metrics.counters import Counters
     from .._strategy.bulkhead import Bulkhead
-    from .._strategy.gate import Gate
     from .._strategy.rate_limit import RateLimit
     from .._strategy.retry import Retry
     from .._strategy.retry_budget import RetryBudget
 
-    ASYNC = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = NUMBERED = False
+    ASYNC = BREAKER = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = NUMBERED = False
     CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = METERED = BLOCK = CONTINUES = HOOK = RETRY = False
 
     class _Bound(BoundPolicies):
@@ -146,7 +148,7 @@ if TYPE_CHECKING:
         retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
         budget: RetryBudget  # pyright: ignore[reportIncompatibleVariableOverride]
         before_retry: Hook  # pyright: ignore[reportIncompatibleVariableOverride]
-        gate: Gate  # pyright: ignore[reportIncompatibleVariableOverride]
+        gate: Any
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
         counters: Counters  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -214,6 +216,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                                 policies.counters.fold()
                         if policies.gate.transitions or sinks.wanted[Rejected](None):
                             raise policies.report_refusal(wait, kwargs)
+                        if BREAKER:  # as its ``refusal``, without a call
+                            raise CircuitBreakerOpenException(policies.gate.message, wait)
                         raise policies.gate.refusal(wait)
                     gate_state = NOT_ADMITTED
             if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop

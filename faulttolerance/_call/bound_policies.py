@@ -318,13 +318,12 @@ class BoundPolicies(_Usual, _Rare):
 
         They are folded in this order, so that no reader sees such a call without its retries.
         """
-        counters: Counters = self.counters  # type: ignore[assignment]  # where there are some
         fallback = self._fallback_label(applied=False)
         if self.retry is not None:
             counted = [call_series(True, fallback, True, RETURNED), series_of_facts((("Retry", "retried"),))]
         else:
             counted = [(*series_of_facts(((self._gate_name, "refused"),)), *call_series(False, fallback))]
-        self.frequent_counts = tuple(map(counters.batch, counted))
+        self.frequent_counts = tuple(map(self.counters.batch, counted))  # type: ignore[union-attr]  # where there are any
         return self.frequent_counts
 
     @property

@@ -245,9 +245,7 @@ def recalls(policy: kinds.Fallback, detached: bool = False) -> bool:
     return policy.recalling is not None
 
 
-def where_set(
-    make: Callable[[Any, Binding], Any], parameters: Mapping[type[Policy], str]
-) -> Callable[[Any, Binding], Any]:
+def where_set(make: Callable[..., Any], parameters: Mapping[type[Policy], str]) -> Callable[..., Any]:
     """Return *make* for guards with a value of one of *parameters*, each of its policy; all others get ``None``."""
 
     def asked(part: Any, binding: Binding) -> Any:

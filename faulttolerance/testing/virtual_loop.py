@@ -94,8 +94,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
         def can_begin() -> bool:
             """Return whether the function waits although there is a thread that could call it."""
-            busy = [*at_work.copy().values()].count(executor)
-            return errand not in at_work and busy < used._max_workers
+            return errand not in at_work and [*at_work.copy().values()].count(executor) < used._max_workers
 
         waiting[errand] = can_begin
         future.add_done_callback(lambda _: waiting.pop(errand, None))  # it may have been cancelled before

@@ -51,8 +51,8 @@ MOST_LINES_OF_A_FILE = 500
 
 LARGE_FUNCTIONS = {
     # The attempts of a call under all policies, from which the policies that a function has not are cut away.
-    "_call/attempt.py attempt": (169, 210),
-    "_call/attempt.py attempt.call": (163, 198),
+    "_call/attempt.py attempt": (170, 212),
+    "_call/attempt.py attempt.call": (164, 200),
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
 
