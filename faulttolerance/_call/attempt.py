@@ -148,7 +148,7 @@ if TYPE_CHECKING:
         retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
         budget: RetryBudget  # pyright: ignore[reportIncompatibleVariableOverride]
         before_retry: Hook  # pyright: ignore[reportIncompatibleVariableOverride]
-        gate: Any
+        gate: CircuitBreaker  # pyright: ignore[reportIncompatibleVariableOverride]  # or another gate
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
         counters: Counters  # pyright: ignore[reportIncompatibleVariableOverride]
