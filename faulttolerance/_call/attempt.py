@@ -134,6 +134,7 @@ if TYPE_CHECKING:
     from .._execution.task import TaskEnvironment
     from .._metrics.counters import Counters
     from .._strategy.bulkhead import Bulkhead
+    from .._strategy.gate import Gate
     from .._strategy.rate_limit import RateLimit
     from .._strategy.retry import Retry
     from .._strategy.retry_budget import RetryBudget
@@ -148,7 +149,7 @@ if TYPE_CHECKING:
         retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
         budget: RetryBudget  # pyright: ignore[reportIncompatibleVariableOverride]
         before_retry: Hook  # pyright: ignore[reportIncompatibleVariableOverride]
-        gate: CircuitBreaker  # pyright: ignore[reportIncompatibleVariableOverride]  # or another gate
+        gate: Gate  # pyright: ignore[reportIncompatibleVariableOverride]
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
         counters: Counters  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -217,7 +218,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                         if policies.gate.transitions or sinks.wanted[Rejected](None):
                             raise policies.report_refusal(wait, kwargs)
                         if BREAKER:  # as its ``refusal``, without a call
-                            raise CircuitBreakerOpenException(policies.gate.message, wait)
+                            raise CircuitBreakerOpenException(policies.gate.message, wait)  # type: ignore[attr-defined]
                         raise policies.gate.refusal(wait)
                     gate_state = NOT_ADMITTED
             if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
