@@ -109,12 +109,10 @@ class Section:
         """Run the work that is due when a thread has left completely."""
 
     def _wait_until_alone(self) -> None:
-        ident = get_ident()
-        wait(lambda: not self._inside.keys() - {ident})
+        wait(lambda: not self._inside.keys() - {get_ident()})
 
     def _begin_anew(self) -> None:
-        ident = get_ident()
-        for other in self._inside.keys() - {ident}:
+        for other in self._inside.keys() - {get_ident()}:
             del self._inside[other]
 
 

@@ -331,6 +331,35 @@ def test_locks_that_another_thread_held_are_new_in_the_child() -> None:
     """)
 
 
+def test_a_fork_waits_for_the_module_that_the_first_time_out_imports() -> None:
+    """L5: a module that another thread imports at the fork would stay locked in the child."""
+    run("""
+        import importlib.abc
+
+        name = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+        sys.modules.pop(name, None)
+        importing = threading.Event()
+
+        class Slow(importlib.abc.MetaPathFinder):
+            def find_spec(self, module, path=None, target=None):
+                if module == name:
+                    importing.set()
+                    time.sleep(0.5)
+
+        sys.meta_path.insert(0, Slow())
+
+        @timeout(1000)
+        def service():
+            return 1
+
+        other = threading.Thread(target=service)
+        other.start()
+        assert importing.wait(10)
+        assert child(service) == 0
+        other.join()
+    """)
+
+
 def test_a_lock_of_an_empty_table_that_another_thread_held_is_new_in_the_child() -> None:
     """L5: of keys that have no partition yet, and of calls that share a result and are over meanwhile."""
     run("""
