@@ -62,7 +62,8 @@ at_fork(child=lambda: _whole.add(os.getpid()))
 def is_subinterpreter() -> bool:
     """Return whether this is not the main interpreter of its process; then its threads receive no signals."""
     try:
-        interpreters = import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
+        with _importing:
+            interpreters = import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
         return bool(interpreters.get_current() != interpreters.get_main())
     except (ImportError, AttributeError):
         return False
@@ -114,6 +115,9 @@ class Section:
     def _begin_anew(self) -> None:
         for other in self._inside.keys() - {get_ident()}:
             del self._inside[other]
+
+
+_importing = Section()
 
 
 def wait(is_over: Callable[[], bool], looks: int = _LOOKS) -> bool:

@@ -13,7 +13,7 @@ from ..._call.state import alias_in
 from ..._config import settings
 from ..._log import log_guard_error
 from ..._metrics.counters import ledger
-from ..._platform.fork import Section, at_fork, is_subinterpreter
+from ..._platform.fork import Section, at_fork
 from ..._platform.greenlets import refuse_eventlet
 from ..._platform.swap import Swap
 from ..._platform.unpatched import get_ident
@@ -37,7 +37,6 @@ class _Resolving(Section):
         if "eventlet.patcher" in modules:
             refuse_eventlet()
         super().__enter__()
-        is_subinterpreter()  # it imports a module, for which a fork waits here
 
     def _left(self) -> None:
         telemetry.connect_if_due()
