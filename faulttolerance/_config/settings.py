@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from .._log import WARNING, log
 from .._platform.swap import Swap, Version
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from .key import TRACING_VARIABLE, Declared
 from .resolution import Effective, Switches, read_switches, resolved, tracing_faults, variable
 from .snapshot import PROPERTIES, Inputs, Snapshot, environment, files_of_environment
@@ -124,7 +124,7 @@ class Settings:
         place = f"environment variable {TRACING_VARIABLE}"
         faults = [*read_switches(snapshot)[1], *tracing_faults(TRACING_VARIABLE, variable(TRACING_VARIABLE), place)]
         if faults:
-            raise FaultToleranceDefinitionException(*faults)
+            raise_faults(faults)
         return snapshot
 
     @staticmethod

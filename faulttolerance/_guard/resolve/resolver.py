@@ -17,7 +17,7 @@ from ..._metrics.counters import ledger
 from ..._platform.swap import Swap
 from ..._policy import CircuitBreaker, Policy
 from ..._signature.naming import class_name
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
 from ..declare.declaration import FUNCTION, Declaration, class_level_at_home, class_of_call, subclasses_of
 from ..declare.registry import name_conflicts
@@ -263,7 +263,7 @@ class MethodResolver(Resolver, entered_call="call", entered_home="home"):
                 basis = settings.basis(with_switches=True)
                 effective, faults = self.effective_policies(cls, basis)
                 if faults:
-                    raise FaultToleranceDefinitionException(*faults)
+                    raise_faults(faults)
                 self.draft(cls, effective).try_commit(basis)
             return call
 
